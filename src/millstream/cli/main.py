@@ -1,0 +1,52 @@
+"""The commands."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import click
+
+from millstream import __version__
+from millstream.cli.bench import bench
+from millstream.cli.script import ErrorsShown, compile_file, compile_text, script_options
+from millstream.plan.explain import FORMATS
+
+
+@click.group(cls=ErrorsShown, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """Many window joins over the same streams, run as one shared stream of work on Spark."""
+
+
+@main.command()
+@script_options
+def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Say whether FILE is a valid script, and if not, everything that is wrong with it."""
+    plan = compile_file(file, functions, settings)
+    slices = sum(len(chain.slices) for chain in plan.chains)
+    counts = ((len(plan.script.streams), "stream"), (len(plan.members), "query"), (len(plan.chains), "chain"))
+    words = [_counted(count, word) for count, word in (*counts, (slices, "slice"))]
+    click.echo(f"{file}: ok, {', '.join(words)}")
+
+
+@main.command()
+@script_options
+@click.option("--format", "style", type=click.Choice(list(FORMATS)), default="text", show_default=True)
+def explain(file: str, functions: tuple[str, ...], settings: tuple[str, ...], style: str) -> None:
+    """Show the shared plan of FILE: its slices, whom they serve, what they hold and cost."""
+    click.echo(FORMATS[style](compile_file(file, functions, settings)))
+
+
+@main.command()
+def demo() -> None:
+    """Explain the shared plan of an example: seven window joins over two sensor streams."""
+    text = resources.files("millstream").joinpath("examples/datacentre.sql").read_text(encoding="utf-8")
+    click.echo(FORMATS["text"](compile_text(text, "datacentre.sql")))
+
+
+main.add_command(bench)
+
+
+def _counted(count: int, word: str) -> str:
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{count:,} {word if count == 1 else plural}"

@@ -1,0 +1,23 @@
+"""The query sets of the papers, as scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+TABLE_4: Mapping[str, tuple[float, ...]] = {
+    "Uniform": (2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5, 30),
+    "Mostly-Small": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30),
+    "Small-Large": (1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30),
+}
+"""state-slice, Table 4: the windows of twelve queries, in seconds."""
+
+
+def window_script(windows: Sequence[float], *, rate: float = 80, keys: int = 40) -> str:
+    """One query per window (seconds) over the same two streams."""
+    hints = f"WITH (time = 'Ts', rate = {rate:g}, keys = {keys})"
+    streams = [f"CREATE STREAM {name} (Id INT, Value DOUBLE, Ts TIMESTAMP) {hints};" for name in ("A", "B")]
+    queries = [
+        f"CREATE QUERY q{number} AS SELECT * FROM A, B WHERE A.Id = B.Id WINDOW {seconds:g} SECONDS;"
+        for number, seconds in enumerate(windows, start=1)
+    ]
+    return "\n".join([*streams, *queries, ""])

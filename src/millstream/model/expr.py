@@ -1,0 +1,164 @@
+"""Typed expressions: what selections, residual predicates and SELECT lists are made of.
+
+Three nodes only: a `Column` of one of the query's sources, a `Literal`, and a `Call` of an operator or function.
+`canonical` brings expressions that mean the same to the same form, so that equal predicates of different queries
+are found to be equal and evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from millstream.model import duration
+from millstream.model.types import BOOLEAN, INTERVAL, STRING, DataType, Family
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_INFIX = (*COMPARISONS, "+", "-", "*", "/", "%", "||", "like")
+_COMMUTATIVE = ("=", "<>", "+", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the query's source with this index (0 is the first in FROM)."""
+
+    source: int
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant; times and intervals are integer microseconds, dates are days."""
+
+    value: bool | int | float | str | None
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to arguments."""
+
+    op: str
+    args: tuple[Expr, ...]
+    type: DataType
+
+
+Expr = Column | Literal | Call
+TRUE = Literal(True, BOOLEAN)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Call):
+        for arg in expr.args:
+            yield from walk(arg)
+
+
+def sources(expr: Expr) -> frozenset[int]:
+    """Which sources an expression looks at."""
+    return frozenset(node.source for node in walk(expr) if isinstance(node, Column))
+
+
+def moved(expr: Expr, to: Callable[[int], int]) -> Expr:
+    """The same expression over renumbered sources."""
+    if isinstance(expr, Column):
+        return replace(expr, source=to(expr.source))
+    if isinstance(expr, Call):
+        return replace(expr, args=tuple(moved(arg, to) for arg in expr.args))
+    return expr
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The parts of a chain of ANDs."""
+    if isinstance(expr, Call) and expr.op == "and":
+        return tuple(part for arg in expr.args for part in conjuncts(arg))
+    return () if expr == TRUE else (expr,)
+
+
+def canonical(expr: Expr) -> Expr:
+    """One form for every way to write the same predicate: sorted ANDs and ORs, columns left of constants."""
+    if not isinstance(expr, Call):
+        return expr
+    args = tuple(canonical(arg) for arg in expr.args)
+    if expr.op in ("and", "or"):
+        flat = [part for arg in args for part in (arg.args if isinstance(arg, Call) and arg.op == expr.op else (arg,))]
+        unique = _sorted_unique(flat)
+        return unique[0] if len(unique) == 1 else replace(expr, args=unique)
+    if expr.op == "not" and isinstance(args[0], Call) and args[0].op == "not":
+        return args[0].args[0]
+    if expr.op == "in":
+        return replace(expr, args=(args[0], *_sorted_unique(args[1:])))
+    if expr.op in COMPARISONS and order(args[0]) > order(args[1]):
+        return replace(expr, op=MIRROR[expr.op], args=args[::-1])
+    if expr.op in _COMMUTATIVE and expr.type.family == Family.NUMBER:
+        args = tuple(sorted(args, key=order))
+    return replace(expr, args=args)
+
+
+def order(expr: Expr) -> tuple[int, str]:
+    """A total order on expressions: columns and calls before constants, then by text."""
+    return (1 if isinstance(expr, Literal) else 0, text(expr, lambda column: f"{column.source}.{column.name!r}"))
+
+
+def _sorted_unique(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+    by_order = {order(part): part for part in exprs}
+    return tuple(by_order[key] for key in sorted(by_order))
+
+
+def text(expr: Expr, name: Callable[[Column], str]) -> str:
+    """An expression as SQL, with columns named by the caller."""
+    if isinstance(expr, Column):
+        return name(expr)
+    if isinstance(expr, Literal):
+        return _literal_text(expr)
+    parts = [_nested(arg, name) if expr.op in _NESTING else text(arg, name) for arg in expr.args]
+    if expr.op in _INFIX:
+        return f"{parts[0]} {expr.op.upper()} {parts[1]}"
+    if expr.op in ("and", "or"):
+        return f" {expr.op.upper()} ".join(parts)
+    if expr.op in ("not", "neg"):
+        return f"{'NOT ' if expr.op == 'not' else '-'}{parts[0]}"
+    if expr.op == "is_null":
+        return f"{parts[0]} IS NULL"
+    if expr.op == "in":
+        return f"{parts[0]} IN ({', '.join(parts[1:])})"
+    if expr.op == "case":
+        whens = "".join(f" WHEN {parts[i]} THEN {parts[i + 1]}" for i in range(0, len(parts) - 1, 2))
+        return f"CASE{whens} ELSE {parts[-1]} END"
+    if expr.op == "cast":
+        return f"CAST({parts[0]} AS {expr.type})"
+    return f"{expr.op}({', '.join(parts)})"
+
+
+_NESTING = (*_INFIX, "and", "or", "not", "neg", "is_null", "in")
+
+
+def _nested(expr: Expr, name: Callable[[Column], str]) -> str:
+    inner = text(expr, name)
+    return f"({inner})" if isinstance(expr, Call) and expr.op in _NESTING else inner
+
+
+def _literal_text(literal: Literal) -> str:
+    value = literal.value
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if literal.type == STRING:
+        return "'" + str(value).replace("'", "''") + "'"
+    if literal.type == INTERVAL:
+        return f"INTERVAL '{duration.text(int(value))}'"
+    if literal.type.family == Family.TIME:
+        return _time_text(int(value), literal.type)
+    return str(value)
+
+
+def _time_text(value: int, kind: DataType) -> str:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    if kind.name == "DATE":
+        return f"DATE '{(epoch + timedelta(days=value)).date().isoformat()}'"
+    moment = (epoch + timedelta(microseconds=value)).replace(tzinfo=None)
+    return f"{kind.name} '{moment.isoformat(sep=' ')}'"

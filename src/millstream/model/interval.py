@@ -1,0 +1,95 @@
+"""Intervals on the time-difference axis d = T_right - T_left.
+
+Half-open `[lo, hi)` in integer microseconds. Since time is whole microseconds, strict and inclusive ends are the
+same thing one microsecond apart: `d > a` is `lo = a + 1`, `d <= b` is `hi = b + 1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.errors import ScriptError
+from millstream.model import duration
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Interval:
+    """A non-empty interval of time differences."""
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        if self.lo >= self.hi:
+            first, last = duration.text(self.lo), duration.text(self.hi - 1)
+            raise ScriptError(
+                f"no time difference is both at least {first} and at most {last}",
+                "the lower bound must not lie above the upper one",
+                "Swap the bounds or widen one of them.",
+            )
+
+    @classmethod
+    def window(cls, size: int) -> Interval:
+        """`WINDOW size`: |d| < size."""
+        return cls.windows(size, size)
+
+    @classmethod
+    def windows(cls, left: int, right: int) -> Interval:
+        """Per-stream windows: d < left when the right tuple is later, -d < right when the left one is."""
+        for size in (left, right):
+            if size <= 0:
+                raise ScriptError(
+                    f"a window of {duration.text(size)} holds nothing",
+                    "a window must be longer than zero",
+                    "Give a positive length such as 1 MINUTE.",
+                )
+        return cls(1 - right, left)
+
+    @classmethod
+    def between(cls, first: int, last: int) -> Interval:
+        """Both ends inclusive."""
+        return cls(first, last + 1)
+
+    def mirrored(self) -> Interval:
+        """The same pairs with left and right exchanged."""
+        return Interval(1 - self.hi, 1 - self.lo)
+
+    def covers(self, other: Interval) -> bool:
+        return self.lo <= other.lo and other.hi <= self.hi
+
+    @property
+    def left_span(self) -> tuple[int, int] | None:
+        """Ages at which a left tuple, waiting, meets a right one that is no earlier (d >= 0)."""
+        return (max(self.lo, 0), self.hi) if self.hi > 0 else None
+
+    @property
+    def right_span(self) -> tuple[int, int] | None:
+        """Ages at which a right tuple, waiting, meets a later left one (d < 0)."""
+        return (max(1 - self.hi, 0), 1 - self.lo) if self.lo < 0 else None
+
+    def __str__(self) -> str:
+        """Interval notation with the rounder of the two ways to write each end."""
+        lo = f"({signed(self.lo - 1)}" if _rounder(self.lo - 1, self.lo) else f"[{signed(self.lo)}"
+        hi = f"{signed(self.hi - 1)}]" if _rounder(self.hi - 1, self.hi) else f"{signed(self.hi)})"
+        return f"{lo}, {hi}"
+
+
+def signed(time: int) -> str:
+    """A point on the axis with its sign: '-1 min', '0', '+1 min'."""
+    return "0" if time == 0 else f"{'+' if time > 0 else ''}{duration.text(time)}"
+
+
+def cut_text(cut: int) -> str:
+    """A cut as a ruler shows it, without the microsecond that makes an end strict or inclusive."""
+    return signed(cut - 1) if _rounder(cut - 1, cut) else signed(cut)
+
+
+def _rounder(a: int, b: int) -> bool:
+    return _zeros(a) > _zeros(b)
+
+
+def _zeros(time: int) -> int:
+    if time == 0:
+        return 99
+    digits = str(abs(time))
+    return len(digits) - len(digits.rstrip("0"))

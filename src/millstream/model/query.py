@@ -1,0 +1,110 @@
+"""A declared query: an inner join of streams within a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.errors import ScriptError, Where
+from millstream.model.expr import Expr, sources
+from millstream.model.interval import Interval
+from millstream.model.stream import Stream, check_name
+from millstream.model.types import BOOLEAN, DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream under the name the query gives it."""
+
+    alias: str
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An equality between two sources. `type` is what both sides are compared as."""
+
+    left: Expr
+    right: Expr
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """T_right - T_left of two sources lies in the interval."""
+
+    left: int
+    right: int
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Bounds on the time difference of every pair of sources."""
+
+    bounds: tuple[Bound, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """The last so many rows of each source."""
+
+    rows: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for count in self.rows:
+            if count <= 0:
+                raise ScriptError(
+                    f"a window of {count} ROWS holds nothing",
+                    "a window holds at least one row",
+                    "Give a positive number of rows.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the result."""
+
+    name: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A checked query. Predicates are canonical conjuncts; `selections` has one tuple per source."""
+
+    name: str
+    sources: tuple[Source, ...]
+    keys: tuple[Key, ...]
+    selections: tuple[tuple[Expr, ...], ...]
+    residual: tuple[Expr, ...]
+    window: TimeWindow | RowsWindow
+    outputs: tuple[Output, ...]
+    options: tuple[tuple[str, str], ...] = ()
+    where: Where = field(default=Where(), compare=False)
+
+    def __post_init__(self) -> None:
+        check_name("query", self.name)
+        if len(self.sources) < 2:
+            raise ScriptError(
+                f"query {self.name} reads one stream",
+                "a query joins two streams or more",
+                "Name a second stream in FROM.",
+            )
+        if len(self.selections) != len(self.sources):
+            raise ScriptError(f"query {self.name} has {len(self.selections)} selections", "one per source", "Add it.")
+        for index, selection in enumerate(self.selections):
+            for predicate in selection:
+                if predicate.type != BOOLEAN or sources(predicate) != {index}:
+                    raise ScriptError(
+                        f"a selection on {self.sources[index].alias} looks elsewhere or is {predicate.type}",
+                        "a selection is a BOOLEAN over its own source",
+                        "Make it a residual predicate.",
+                    )
+        names = [output.name.lower() for output in self.outputs]
+        for output in self.outputs:
+            if names.count(output.name.lower()) > 1:
+                raise ScriptError(
+                    f'two result columns are named "{output.name}"',
+                    "result columns have different names",
+                    "Rename one with AS.",
+                )

@@ -1,0 +1,163 @@
+"""The same queries run four ways: unshared, selection pull-up, selection push-down, and as the planned chain.
+
+These are equations 1 to 3 of state-slice, for any number of queries, either sign of the time difference and
+different rates. With two queries, equal rates and `paper(0)` they are the printed equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log2
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.model.duration import SECOND
+from millstream.model.interval import Interval
+from millstream.plan.costs import Part, Work
+from millstream.plan.cut_slices import endpoints, slices_at
+from millstream.plan.estimate import Estimate, estimate, flows, part_of
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Condition, Plan
+from millstream.plan.push_selections import push
+
+Floats = npt.NDArray[np.float64]
+Ranks = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows of state and cost of each way."""
+
+    unshared: Estimate
+    pull_up: Estimate
+    push_down: Estimate
+    state_sliced: Estimate
+
+
+def compare(plan: Plan, chain: Chain) -> Comparison:
+    return Comparison(_unshared(plan, chain), _pull_up(plan, chain), _push_down(plan, chain), estimate(plan, chain))
+
+
+def _unshared(plan: Plan, chain: Chain) -> Estimate:
+    """Every query has its own join behind its own selections."""
+    left_rows, right_rows, work = 0.0, 0.0, Work()
+    for member in chain.members:
+        alone = Chain((member,))
+        one = estimate(plan, push(replace(alone, slices=slices_at(alone, endpoints(alone)))))
+        left_rows, right_rows, work = left_rows + one.left_rows, right_rows + one.right_rows, work + one.work
+    return Estimate(left_rows, right_rows, work, float(plan.costs.price(work)))
+
+
+def _pull_up(plan: Plan, chain: Chain) -> Estimate:
+    """Equation 1: one join of the widest window, then a router, then each selection on the pairs of its queries."""
+    intervals = [member.interval for member in chain.members]
+    work, rows = Work(), []
+    for flow, side in zip(flows(plan, _without_selections(chain)), (LEFT, RIGHT), strict=True):
+        part = _joined(intervals, side)
+        work = work + flow.fixed_work(unions=0) + flow.slice_work(part, plan.costs)
+        rows.append(flow.state_rate * part.end / SECOND)
+    asked: dict[Condition, list[Interval]] = {}
+    for member in chain.members:
+        for condition in filter(None, (member.left, member.right)):
+            asked.setdefault(condition, []).append(member.interval)
+    work = work + Work(filtered=sum(_pairs(plan, chain, _hull(windows)) for windows in asked.values()))
+    return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
+
+
+def _push_down(plan: Plan, chain: Chain) -> Estimate:
+    """Equation 2: each stream is split by the widest query a tuple is good for, and every two parts are joined.
+
+    A join of two parts serves the queries up to the narrower of the two, so its rank is the smaller one.
+    """
+    members = chain.members
+    shares = {side: _shares(plan, chain, side) for side in (LEFT, RIGHT)}
+    parts = [np.flatnonzero(shares[side]) for side in (LEFT, RIGHT)]
+    lefts, rights = (grid.ravel() for grid in np.meshgrid(*parts, indexing="ij"))
+    ranks = np.minimum(lefts, rights)
+    told_apart = _told_apart(chain, LEFT, lefts, ranks) + _told_apart(chain, RIGHT, rights, ranks)
+    work, rows = Work(), []
+    for flow, side in zip(flows(plan, _without_selections(chain)), (LEFT, RIGHT), strict=True):
+        waiting, probing = (shares[LEFT][lefts], shares[RIGHT][rights])[:: 1 if side == LEFT else -1]
+        split = replace(flow, state_rate=flow.state_rate * waiting, probe_rate=flow.probe_rate * probing)
+        by_rank = {rank: _joined([m.interval for m in members[: rank + 1]], side) for rank in set(ranks.tolist())}
+        part = _stacked([by_rank[rank] for rank in ranks.tolist()])
+        joins = split.slice_work(part, plan.costs)
+        work = work + split.fixed_work(unions=0) + replace(joins, filtered=joins.pairs * told_apart)
+        rows.append(float(np.sum(split.state_rate * part.end)) / SECOND)
+    rates = [plan.statistics.rate(stream) for stream in chain.streams]
+    splitting = sum(rate * len(chain.predicates(side)) for rate, side in zip(rates, (LEFT, RIGHT), strict=True))
+    work = work.total() + Work(filtered=splitting, merged=_unions(plan, chain, ranks))
+    return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
+
+
+def _without_selections(chain: Chain) -> Chain:
+    bare = (replace(member, left=frozenset(), right=frozenset()) for member in chain.members)
+    return push(replace(chain, members=tuple(bare)))
+
+
+def _conditions(chain: Chain, side: str) -> list[Condition]:
+    return [member.left if side == LEFT else member.right for member in chain.members]
+
+
+def _shares(plan: Plan, chain: Chain, side: str) -> Floats:
+    """For each query, the share of a stream's tuples for which it is the widest one they are good for."""
+    stream = chain.streams[0] if side == LEFT else chain.streams[1]
+    conditions = _conditions(chain, side)
+    shares, missed, wider = np.zeros(len(conditions)), 1.0, set[Condition]()
+    for rank in reversed(range(len(conditions))):
+        if any(other <= conditions[rank] for other in wider):
+            continue
+        passed = plan.statistics.selectivity(stream, conditions[rank])
+        shares[rank], missed = missed * passed, missed * (1 - passed)
+        wider.add(conditions[rank])
+    return shares
+
+
+def _told_apart(chain: Chain, side: str, parts: Ranks, ranks: Ranks) -> Ranks:
+    """How many conditions a join must still check on its pairs, beside the one its part of the stream passes."""
+    conditions = _conditions(chain, side)
+    counts: dict[tuple[int, int], int] = {}
+    for part, rank in set(zip(parts.tolist(), ranks.tolist(), strict=True)):
+        others = {condition for condition in conditions[: rank + 1] if not condition <= conditions[part]}
+        counts[part, rank] = len(others)
+    return np.array([counts[pair] for pair in zip(parts.tolist(), ranks.tolist(), strict=True)], dtype=np.int64)
+
+
+def _unions(plan: Plan, chain: Chain, ranks: Ranks) -> float:
+    """Merging the sorted results of all joins that feed a query: one comparison per row and doubling of the joins."""
+    steps = 0.0
+    for rank, member in enumerate(chain.members):
+        joins = int(np.count_nonzero(ranks >= rank))
+        if joins > 1:
+            left, right = chain.streams
+            passed = plan.statistics.selectivity(left, member.left) * plan.statistics.selectivity(right, member.right)
+            steps += _pairs(plan, chain, member.interval) * passed * ceil(log2(joins))
+    return steps
+
+
+def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
+    """Pairs per second whose times differ by this much."""
+    left, right = chain.streams
+    rates = plan.statistics.rate(left) * plan.statistics.rate(right)
+    ages = [span[1] - span[0] for span in (interval.left_span, interval.right_span) if span]
+    return rates * plan.statistics.join_selectivity(left, right) * sum(ages) / SECOND
+
+
+def _joined(intervals: Sequence[Interval], side: str) -> Part:
+    """One direction of a single join of all these windows, with the ages at which windows begin or end inside."""
+    spans = [i.left_span if side == LEFT else i.right_span for i in intervals]
+    present = [span for span in spans if span is not None]
+    if not present:
+        return part_of((0, 0), [])
+    whole = min(span[0] for span in present), max(span[1] for span in present)
+    return part_of(whole, sorted({age for span in present for age in span if whole[0] < age < whole[1]}))
+
+
+def _stacked(parts: Iterable[Part]) -> Part:
+    columns = zip(*((part.start, part.end, part.pairs, part.cuts, part.cut_sum) for part in parts), strict=True)
+    return Part(*(np.array(column) for column in columns))
+
+
+def _hull(intervals: Sequence[Interval]) -> Interval:
+    return Interval(min(interval.lo for interval in intervals), max(interval.hi for interval in intervals))

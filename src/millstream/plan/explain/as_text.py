@@ -1,0 +1,171 @@
+"""A plan for people: the streams, each chain as a ruler of time differences, and what sharing saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.errors import listing
+from millstream.model import duration
+from millstream.model.interval import cut_text
+from millstream.model.stream import Stream
+from millstream.plan.compare import compare
+from millstream.plan.estimate import estimate
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Direction, Plan, Slice
+
+_BAR = 20
+_SHOWN = 20
+
+
+def as_text(plan: Plan) -> str:
+    lines = [*_streams(plan)]
+    for number, chain in enumerate(plan.chains, start=1):
+        lines += ["", *_chain(plan, number, chain)]
+    if not plan.chains:
+        lines += ["", "No queries."]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _streams(plan: Plan) -> Iterator[str]:
+    yield "Streams"
+    width = max((len(stream.name) for stream in plan.script.streams), default=0)
+    for stream in sorted(plan.script.streams, key=lambda stream: stream.name):
+        columns = ", ".join(f"{column.name} {column.type}" for column in stream.columns)
+        yield f"  {stream.name:{width}}  {columns}"
+        times = [f"time {stream.time}", f"delay {duration.text(stream.delay)}"]
+        times += [f"idle {duration.text(stream.idle)}"] if stream.idle else []
+        yield f"  {'':{width}}  {', '.join(times)}; {_hints(plan, stream)}"
+
+
+def _hints(plan: Plan, stream: Stream) -> str:
+    rate = f"{plan.statistics.rate(stream):,g} rows/s{'' if stream.rate else ' (assumed)'}"
+    return f"{rate}, {plan.statistics.keys(stream):,} keys{'' if stream.keys else ' (assumed)'}"
+
+
+def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
+    left, right = chain.names
+    times = chain.streams[0].time, chain.streams[1].time
+    yield f"Chain {number}: {' and '.join(chain.key_texts())}"
+    counts = f"{_counted(len(chain.members), 'query', 'queries')} in {_counted(len(chain.slices), 'slice', 'slices')}"
+    yield f"  {counts} of d = {right}.{times[1]} - {left}.{times[0]}"
+    yield ""
+    yield from _ruler(chain)
+    yield ""
+    yield from _queries(chain)
+    yield from _selections(chain)
+    yield ""
+    yield from _state(plan, chain)
+    yield ""
+    yield from _comparison(plan, chain)
+
+
+def _ruler(chain: Chain) -> Iterator[str]:
+    """A vertical axis: a line for each cut, between them the slice and whom it serves."""
+    cuts = [cut_text(end) for piece in chain.slices for end in (piece.interval.lo, piece.interval.hi)]
+    width = max(len(cut) for cut in cuts)
+    for index, piece in enumerate(chain.slices):
+        before = chain.slices[index - 1].interval.hi if index else None
+        if before is not None and before != piece.interval.lo:
+            yield f"  {cut_text(before):>{width}} ┴"
+            yield f"  {'':{width}}    no query"
+        joined = before == piece.interval.lo
+        yield f"  {cut_text(piece.interval.lo):>{width}} {'┼' if joined else '┬'}"
+        for line in _serves(chain, index, piece):
+            yield f"  {'':{width}} │  {line}"
+    yield f"  {cut_text(chain.slices[-1].interval.hi):>{width}} ┴"
+
+
+def _serves(chain: Chain, index: int, piece: Slice) -> Iterator[str]:
+    everyone = len(piece.queries) == len(chain.members)
+    who = "every query" if everyone and len(chain.members) > 1 else listing(piece.queries, 8)
+    label = f"slice {index + 1:<{len(str(len(chain.slices)))}}"
+    yield f"{label}  {who}"
+    if piece.cuts:
+        inner = [cut_text(cut) for cut in piece.cuts]
+        yield f"{'':{len(label)}}  pairs routed at {listing(inner, 8)}"
+
+
+def _queries(chain: Chain) -> Iterator[str]:
+    yield "  Queries"
+    shown = chain.members[:_SHOWN]
+    width = max(len(member.name) for member in shown)
+    spans = max(len(str(member.interval)) for member in shown)
+    for member in shown:
+        extra = [chain.sql(predicate) for predicate in member.residual]
+        more = f"  and {' and '.join(extra)}" if extra else ""
+        yield f"    {member.name:{width}}  {member.interval!s:{spans}}{more}"
+    if len(chain.members) > len(shown):
+        yield f"    and {len(chain.members) - len(shown)} more"
+
+
+def _selections(chain: Chain) -> Iterator[str]:
+    """Which tuples are kept how long; the first line that fits a tuple holds for it."""
+    if not chain.predicates(LEFT) and not chain.predicates(RIGHT):
+        return
+    yield "  Selections, evaluated once per tuple"
+    left, right = chain.names
+    for name, direction in ((left, chain.left_state), (right, chain.right_state)):
+        yield from _lanes(chain, name, direction)
+
+
+def _lanes(chain: Chain, name: str, direction: Direction) -> Iterator[str]:
+    for lane in direction.waiting[:_SHOWN]:
+        passed = " AND ".join(sorted(chain.sql(predicate) for predicate in lane.condition))
+        alone = len(direction.waiting) == 1
+        who = f"where {passed}" if passed else "all" if alone else "all others"
+        yield f"    {name}: {who}, kept for {cut_text(lane.reach).lstrip('+')}"
+    if len(direction.waiting) > _SHOWN:
+        yield f"    {name}: and {len(direction.waiting) - _SHOWN} more"
+    if direction.waiting and direction.waiting[-1].condition:
+        yield f"    {name}: all others, not kept"
+    if not direction.waiting:
+        yield f"    {name}: not kept, only probes"
+
+
+def _state(plan: Plan, chain: Chain) -> Iterator[str]:
+    found = estimate(plan, chain)
+    left, right = chain.names
+    width = max(len(left), len(right))
+    yield "  State"
+    for name, other, access, rows in (
+        (left, right, chain.access.left, found.left_rows),
+        (right, left, chain.access.right, found.right_rows),
+    ):
+        yield f"    {name:{width}}  {_number(rows):>12} rows, {access}, probed by {other}"
+
+
+def _comparison(plan: Plan, chain: Chain) -> Iterator[str]:
+    """State and cost of the four ways to run these queries, drawn, and the saving against running them apart."""
+    found = compare(plan, chain)
+    ways = [
+        ("unshared", found.unshared),
+        ("selection pull-up", found.pull_up),
+        ("selection push-down", found.push_down),
+        ("state-sliced, this plan", found.state_sliced),
+    ]
+    width = max(len(name) for name, _ in ways)
+    yield f"  {'Estimate':{width + 2}}  {'state rows':>12}  {'':{_BAR}}  {plan.costs.unit:>14}"
+    most_rows, most_cost = max(way.rows for _, way in ways), max(way.cost for _, way in ways)
+    for name, way in ways:
+        rows, cost = f"{_number(way.rows):>12}", f"{_number(way.cost):>14}"
+        bars = _bar(way.rows, most_rows), _bar(way.cost, most_cost)
+        yield f"    {name:{width}}  {rows}  {bars[0]:{_BAR}}  {cost}  {bars[1]}"
+    saved_rows = _saved(found.state_sliced.rows, found.unshared.rows)
+    saved_cost = _saved(found.state_sliced.cost, found.unshared.cost)
+    yield f"  Against unshared: state {saved_rows}, cost {saved_cost}."
+
+
+def _saved(mine: float, theirs: float) -> str:
+    share = 100 * (1 - mine / theirs) if theirs else 0.0
+    return f"{share:.0f} % saved" if share >= 0 else f"{-share:.0f} % added"
+
+
+def _bar(value: float, most: float) -> str:
+    return "█" * max(round(_BAR * value / most), 1 if value else 0) if most else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.3g}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"

@@ -1,0 +1,141 @@
+"""What a plan is made of. All immutable; each pass returns a plan that knows more than the one before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.model.expr import Expr, text
+from millstream.model.interval import Interval
+from millstream.model.query import Key, Query
+from millstream.model.script import Script
+from millstream.model.stream import Stream
+from millstream.plan.costs import Costs
+from millstream.plan.statistics import Statistics
+
+Condition = frozenset[Expr]
+"""Conjuncts over one stream that a tuple must all pass; the empty condition lets everything pass."""
+
+LEFT, RIGHT = "left", "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A query as its chain sees it: left and right in the chain's order, `interval` of T_right - T_left."""
+
+    query: Query
+    flipped: bool
+    keys: tuple[Key, ...]
+    interval: Interval
+    left: Condition
+    right: Condition
+    residual: tuple[Expr, ...]
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def streams(self) -> tuple[Stream, Stream]:
+        first, second = (source.stream for source in self.query.sources)
+        return (second, first) if self.flipped else (first, second)
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """Members with equal signatures share a chain."""
+        left, right = self.streams
+        return (left.name, right.name, *(f"{_plain(key.left)} = {_plain(key.right)}" for key in self.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Tuples that pass `condition` are needed up to this age (microseconds)."""
+
+    reach: int
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One of the two joins a window join is made of: one stream waits as state, the other probes it.
+
+    Lanes run from the farthest reach to the nearest; a tuple's depth is the first lane whose condition it passes.
+    `waiting` and `probing` are the lanes after dropping those that cannot change a depth, `asked` every condition.
+    """
+
+    waiting: tuple[Lane, ...] = ()
+    probing: tuple[Lane, ...] = ()
+    asked: tuple[tuple[Lane, ...], tuple[Lane, ...]] = ((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """An interval of the axis and the queries it serves; pairs are routed at `cuts` where queries end inside it."""
+
+    interval: Interval
+    queries: tuple[str, ...]
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How each stream's state is searched: 'index' or 'scan'."""
+
+    left: str = "index"
+    right: str = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The queries of one signature and the slices they share. `left_state` is what right tuples probe."""
+
+    members: tuple[Member, ...]
+    slices: tuple[Slice, ...] = ()
+    left_state: Direction = Direction()
+    right_state: Direction = Direction()
+    access: Access = Access()
+
+    @property
+    def streams(self) -> tuple[Stream, Stream]:
+        return self.members[0].streams
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return self.members[0].keys
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        return self.members[0].signature
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call the two sides; a stream joined with itself is told apart by number."""
+        left, right = (stream.name for stream in self.streams)
+        return (left, right) if left != right else (f"{left}#1", f"{right}#2")
+
+    def sql(self, expr: Expr) -> str:
+        """An expression over the two sides as a user reads it."""
+        return text(expr, lambda column: f"{self.names[column.source]}.{column.name}")
+
+    def key_texts(self) -> list[str]:
+        """The join predicate as a user reads it."""
+        return [f"{self.sql(key.left)} = {self.sql(key.right)}" for key in self.keys]
+
+    def predicates(self, side: str) -> tuple[Expr, ...]:
+        """The distinct predicates on one stream, each evaluated once per tuple."""
+        conditions = [member.left if side == LEFT else member.right for member in self.members]
+        return tuple(sorted(frozenset[Expr]().union(*conditions), key=_plain))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The shared plan of a script."""
+
+    script: Script
+    statistics: Statistics
+    costs: Costs
+    members: tuple[Member, ...] = ()
+    chains: tuple[Chain, ...] = ()
+
+
+def _plain(expr: Expr) -> str:
+    return text(expr, lambda column: column.name)
