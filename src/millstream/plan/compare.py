@@ -6,7 +6,7 @@ different rates. With two queries, equal rates and `paper(0)` they are the print
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
 
@@ -17,7 +17,7 @@ from millstream.model.duration import SECOND
 from millstream.model.interval import Interval
 from millstream.plan.costs import Part, Work
 from millstream.plan.cut_slices import endpoints, slices_at
-from millstream.plan.estimate import Estimate, estimate, flows, part_of
+from millstream.plan.estimate import Estimate, estimate, flows, part_of, selection_work, span_of, stacked
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Condition, Plan
 from millstream.plan.push_selections import push
 
@@ -81,13 +81,11 @@ def _push_down(plan: Plan, chain: Chain) -> Estimate:
         waiting, probing = (shares[LEFT][lefts], shares[RIGHT][rights])[:: 1 if side == LEFT else -1]
         split = replace(flow, state_rate=flow.state_rate * waiting, probe_rate=flow.probe_rate * probing)
         by_rank = {rank: _joined([m.interval for m in members[: rank + 1]], side) for rank in set(ranks.tolist())}
-        part = _stacked([by_rank[rank] for rank in ranks.tolist()])
+        part = stacked([by_rank[rank] for rank in ranks.tolist()])
         joins = split.slice_work(part, plan.costs)
         work = work + split.fixed_work(unions=0) + replace(joins, filtered=joins.pairs * told_apart)
         rows.append(float(np.sum(split.state_rate * part.end)) / SECOND)
-    rates = [plan.statistics.rate(stream) for stream in chain.streams]
-    splitting = sum(rate * len(chain.predicates(side)) for rate, side in zip(rates, (LEFT, RIGHT), strict=True))
-    work = work.total() + Work(filtered=splitting, merged=_unions(plan, chain, ranks))
+    work = work.total() + Work(filtered=selection_work(plan, chain), merged=_unions(plan, chain, ranks))
     return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
 
@@ -103,15 +101,8 @@ def _conditions(chain: Chain, side: str) -> list[Condition]:
 def _shares(plan: Plan, chain: Chain, side: str) -> Floats:
     """For each query, the share of a stream's tuples for which it is the widest one they are good for."""
     stream = chain.streams[0] if side == LEFT else chain.streams[1]
-    conditions = _conditions(chain, side)
-    shares, missed, wider = np.zeros(len(conditions)), 1.0, set[Condition]()
-    for rank in reversed(range(len(conditions))):
-        if any(other <= conditions[rank] for other in wider):
-            continue
-        passed = plan.statistics.selectivity(stream, conditions[rank])
-        shares[rank], missed = missed * passed, missed * (1 - passed)
-        wider.add(conditions[rank])
-    return shares
+    unions = plan.statistics.unions(stream, reversed(_conditions(chain, side)))
+    return np.diff(np.array(unions))[::-1]
 
 
 def _told_apart(chain: Chain, side: str, parts: Ranks, ranks: Ranks) -> Ranks:
@@ -146,17 +137,11 @@ def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
 
 def _joined(intervals: Sequence[Interval], side: str) -> Part:
     """One direction of a single join of all these windows, with the ages at which windows begin or end inside."""
-    spans = [i.left_span if side == LEFT else i.right_span for i in intervals]
-    present = [span for span in spans if span is not None]
+    present = [span for interval in intervals if (span := span_of(interval, side)) is not None]
     if not present:
         return part_of((0, 0), [])
     whole = min(span[0] for span in present), max(span[1] for span in present)
     return part_of(whole, sorted({age for span in present for age in span if whole[0] < age < whole[1]}))
-
-
-def _stacked(parts: Iterable[Part]) -> Part:
-    columns = zip(*((part.start, part.end, part.pairs, part.cuts, part.cut_sum) for part in parts), strict=True)
-    return Part(*(np.array(column) for column in columns))
 
 
 def _hull(intervals: Sequence[Interval]) -> Interval:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from millstream.model.duration import SECOND
+from millstream.model.interval import Interval
 from millstream.model.stream import Stream
 from millstream.plan.choose_access import access_for
 from millstream.plan.costs import Amount, Costs, Part, Work
@@ -23,27 +24,22 @@ from millstream.plan.statistics import Statistics
 class Shares:
     """The share of a stream's tuples that some query still needs at an age."""
 
-    def __init__(self, lanes: Sequence[Lane], asked: Sequence[Lane], stream: Stream, statistics: Statistics) -> None:
-        missed, shares = 1.0, [0.0]
-        for lane in lanes:
-            missed *= 1 - statistics.selectivity(stream, lane.condition)
-            shares.append(1 - missed)
-        self._shares = np.array(shares)
-        self._reaches = np.array([lane.reach for lane in lanes], dtype=np.int64)
-        self._asked = np.array([lane.reach for lane in asked], dtype=np.int64)
-        self._nontrivial = np.array([0, *np.cumsum([bool(lane.condition) for lane in asked])])
+    def __init__(self, asked: Sequence[Lane], stream: Stream, statistics: Statistics) -> None:
+        self._ages = -np.array([lane.reach for lane in asked], dtype=np.int64)
+        self._shares = np.array(statistics.unions(stream, (lane.condition for lane in asked)))
+        self._conditions = np.array([0, *np.cumsum([bool(lane.condition) for lane in asked])])
 
     def at(self, age: Amount) -> Amount:
-        return self._shares[np.searchsorted(-self._reaches, -np.asarray(age))]
+        return self._shares[np.searchsorted(self._ages, -np.asarray(age))]
 
     def filters(self, age: Amount) -> Amount:
         """How many conditions must still be told apart at this age: none where all queries left ask for the same."""
-        count = np.searchsorted(-self._asked, -np.asarray(age))
-        return np.where(count > 1, self._nontrivial[count], 0)
+        count = np.searchsorted(self._ages, -np.asarray(age))
+        return np.where(count > 1, self._conditions[count], 0)
 
-    def seconds(self) -> float:
-        """How long tuples stay on average."""
-        return float(np.sum(self._shares[1:] * -np.diff(self._reaches, append=0))) / SECOND
+    def seconds(self, borders: Sequence[int]) -> float:
+        """How long tuples stay on average, when they leave only at one of these ages."""
+        return float(np.sum(self.at(borders[:-1]) * np.diff(borders))) / SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +93,8 @@ def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
             statistics.rate(probes),
             statistics.join_selectivity(left, right),
             path,
-            Shares(direction.waiting, direction.asked[0], waits, statistics),
-            Shares(direction.probing, direction.asked[1], probes, statistics),
+            Shares(direction.asked_of_waiting, waits, statistics),
+            Shares(direction.asked_of_probing, probes, statistics),
         )
 
     return flow(chain.left_state, left, right, access.left), flow(chain.right_state, right, left, access.right)
@@ -120,48 +116,49 @@ class Estimate:
 
 def estimate(plan: Plan, chain: Chain) -> Estimate:
     """The chain as it is sliced now."""
-    into_left, into_right = flows(plan, chain)
-    work = fixed_work(plan, chain)
-    for piece in chain.slices:
-        work = work + slice_work(plan, (into_left, into_right), piece)
-    return Estimate(
-        into_left.state_rate * into_left.waiting.seconds(),
-        into_right.state_rate * into_right.waiting.seconds(),
-        work,
-        float(plan.costs.price(work)),
-    )
+    work = Work(filtered=selection_work(plan, chain))
+    rows = []
+    for flow, side in zip(flows(plan, chain), (LEFT, RIGHT), strict=True):
+        parts = [part for piece in chain.slices if (part := _part(piece, side)) is not None]
+        work = work + flow.fixed_work(_unions(chain, side))
+        if parts:
+            work = work + flow.slice_work(stacked(parts), plan.costs).total()
+        ages = sorted({0, *(age for part in parts for age in (part.start, part.end))})
+        rows.append(flow.state_rate * flow.waiting.seconds(ages))
+    return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
 
-def fixed_work(plan: Plan, chain: Chain) -> Work:
-    """Inserting, looking up and selecting tuples, and uniting slices: the same however slices are merged."""
-    work = Work()
-    ends = {end for member in chain.members for end in (member.interval.lo, member.interval.hi)}
-    spans = [[m.interval.left_span for m in chain.members], [m.interval.right_span for m in chain.members]]
-    borders = [sorted(end for end in ends if end > 0), sorted(1 - end for end in ends if end < 0)]
-    for flow, own_spans, own_borders in zip(flows(plan, chain), spans, borders, strict=True):
-        inside = [
-            bisect_left(own_borders, span[1]) - bisect_right(own_borders, span[0])
-            for span in own_spans
-            if span is not None
-        ]
-        work = work + flow.fixed_work(unions=sum(1 for count in inside if count > 0))
-    rates = [plan.statistics.rate(stream) for stream in chain.streams]
-    selected = sum(rate * len(chain.predicates(side)) for rate, side in zip(rates, (LEFT, RIGHT), strict=True))
-    return work + Work(filtered=selected)
+def selection_work(plan: Plan, chain: Chain) -> float:
+    """Each distinct predicate is evaluated once per tuple of its stream."""
+    left, right = (plan.statistics.rate(stream) for stream in chain.streams)
+    return left * len(chain.predicates(LEFT)) + right * len(chain.predicates(RIGHT))
 
 
-def slice_work(plan: Plan, both: tuple[Flow, Flow], piece: Slice) -> Work:
-    """Both directions of one slice."""
-    left_span, right_span = piece.interval.left_span, piece.interval.right_span
-    work = Work()
-    if left_span is not None:
-        work = work + both[0].slice_work(part_of(left_span, [cut for cut in piece.cuts if cut > 0]), plan.costs)
-    if right_span is not None:
-        ages = sorted(1 - cut for cut in piece.cuts if cut < 0)
-        work = work + both[1].slice_work(part_of(right_span, ages), plan.costs)
-    return work
+def span_of(interval: Interval, side: str) -> tuple[int, int] | None:
+    return interval.left_span if side == LEFT else interval.right_span
+
+
+def _unions(chain: Chain, side: str) -> int:
+    """How many queries are put together from more than one slice, before any are merged."""
+    spans = [span for member in chain.members if (span := span_of(member.interval, side)) is not None]
+    ages = sorted({age for span in spans for age in span})
+    return sum(1 for span in spans if bisect_left(ages, span[1]) > bisect_right(ages, span[0]))
+
+
+def _part(piece: Slice, side: str) -> Part | None:
+    span = span_of(piece.interval, side)
+    if span is None:
+        return None
+    ages = [cut for cut in piece.cuts if cut > 0] if side == LEFT else [1 - cut for cut in piece.cuts if cut < 0]
+    return part_of(span, sorted(ages))
 
 
 def part_of(span: tuple[int, int], cuts: Sequence[int]) -> Part:
     """One direction of a slice, from the ages it spans and the ages at which it is cut."""
     return Part(span[0], span[1], 0.0, len(cuts), span[0] + sum(cuts[:-1]))
+
+
+def stacked(parts: Sequence[Part]) -> Part:
+    """Many parts as one with arrays, to be weighed at once."""
+    columns = zip(*((part.start, part.end, part.pairs, part.cuts, part.cut_sum) for part in parts), strict=True)
+    return Part(*(np.array(column) for column in columns))

@@ -59,12 +59,14 @@ class Direction:
     """One of the two joins a window join is made of: one stream waits as state, the other probes it.
 
     Lanes run from the farthest reach to the nearest; a tuple's depth is the first lane whose condition it passes.
-    `waiting` and `probing` are the lanes after dropping those that cannot change a depth, `asked` every condition.
+    `waiting` and `probing` reach to the end of a slice and leave out what cannot change a depth; `asked_of_...` is
+    what the queries ask for, every condition with the age at which its last query ends.
     """
 
     waiting: tuple[Lane, ...] = ()
     probing: tuple[Lane, ...] = ()
-    asked: tuple[tuple[Lane, ...], tuple[Lane, ...]] = ((), ())
+    asked_of_waiting: tuple[Lane, ...] = ()
+    asked_of_probing: tuple[Lane, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

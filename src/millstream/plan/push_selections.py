@@ -30,18 +30,14 @@ def push(chain: Chain) -> Chain:
 
 def _direction(chain: Chain, span: Callable[[Interval], tuple[int, int] | None], *, left_waits: bool) -> Direction:
     ends = sorted(found[1] for piece in chain.slices if (found := span(piece.interval)) is not None)
-    reaches = [
-        (ends[bisect_left(ends, found[1])], member)
-        for member in chain.members
-        if (found := span(member.interval)) is not None
-    ]
-    left = _asked((reach, member.left) for reach, member in reaches)
-    right = _asked((reach, member.right) for reach, member in reaches)
+    reaches = [(found[1], member) for member in chain.members if (found := span(member.interval)) is not None]
+    left = _farthest((reach, member.left) for reach, member in reaches)
+    right = _farthest((reach, member.right) for reach, member in reaches)
     waiting, probing = (left, right) if left_waits else (right, left)
-    return Direction(_pruned(waiting), _pruned(probing), (waiting, probing))
+    return Direction(_in_slices(waiting, ends), _in_slices(probing, ends), waiting, probing)
 
 
-def _asked(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
+def _farthest(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
     """Every distinct condition with its farthest reach, farthest first, weaker conditions before stronger."""
     farthest: dict[Condition, int] = {}
     for reach, condition in pairs:
@@ -50,9 +46,10 @@ def _asked(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
     return tuple(sorted(lanes, key=lambda lane: (-lane.reach, len(lane.condition), sorted(map(repr, lane.condition)))))
 
 
-def _pruned(lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
+def _in_slices(lanes: tuple[Lane, ...], ends: list[int]) -> tuple[Lane, ...]:
+    """Lanes that end where slices do, without those that say no more than one before them."""
     kept: list[Lane] = []
-    for lane in lanes:
+    for lane in _farthest((ends[bisect_left(ends, lane.reach)], lane.condition) for lane in lanes):
         if not any(other.condition <= lane.condition for other in kept):
             kept.append(lane)
             if not lane.condition:

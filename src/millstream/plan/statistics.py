@@ -38,6 +38,19 @@ class Statistics:
         """The share of a stream's tuples that pass all conjuncts, taken as independent."""
         return prod(self._one(stream, predicate) for predicate in condition)
 
+    def unions(self, stream: Stream, conditions: Iterable[frozenset[Expr]]) -> list[float]:
+        """The share of tuples that pass at least one of the first 0, 1, 2, ... conditions.
+
+        Conditions count as independent unless one implies another.
+        """
+        shares, weakest = [0.0], dict[frozenset[Expr], float]()
+        for condition in conditions:
+            if not any(other <= condition for other in weakest):
+                weakest = {other: missed for other, missed in weakest.items() if not condition <= other}
+                weakest[condition] = 1 - self.selectivity(stream, condition)
+            shares.append(max(shares[-1], 1 - prod(weakest.values())))
+        return shares
+
     def _one(self, stream: Stream, predicate: Expr) -> float:
         known = self.selectivities.get((stream.name, moved(predicate, lambda _: 0)))
         return _guess(predicate) if known is None else known
