@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench golden clean
+.PHONY: demo test lint bench fuzz golden clean
 
 demo: $(READY)
 	@$(BIN)/millstream demo
@@ -20,6 +20,13 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/millstream bench plan
+	$(BIN)/millstream bench kernel
+	$(BIN)/millstream bench hot-key
+	$(BIN)/millstream bench scaling
+
+# The oracle tests on ever new random cases, until you stop them.
+fuzz: $(READY)
+	$(BIN)/pytest tests/engine/test_oracle.py tests/engine/test_live_change.py --hypothesis-profile=fuzz
 
 # Rewrites the golden files from what the code prints now; read the difference before you commit it.
 golden: $(READY)

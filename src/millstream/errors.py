@@ -85,18 +85,17 @@ class Errors:
     """Collects errors so that a user sees all of a script's at once."""
 
     def __init__(self) -> None:
-        self._found: list[ScriptError] = []
+        self._found: dict[str, ScriptError] = {}
 
     def add(self, error: ScriptError) -> None:
-        if all(str(error) != str(other) for other in self._found):
-            self._found.append(error)
+        self._found.setdefault(str(error), error)
 
     def __iter__(self) -> Iterator[ScriptError]:
-        return iter(self._found)
+        return iter(self._found.values())
 
     def raise_if_any(self) -> None:
         if self._found:
-            raise ScriptErrors(self._found)
+            raise ScriptErrors(self)
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:

@@ -1,12 +1,13 @@
-"""`millstream bench`: benchmarks against peers and the papers' experiments."""
+"""`millstream bench`: benchmarks against peers and the papers' experiments.
+
+The lab is loaded only when one of these commands runs: it needs packages that the product does not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
-
-from millstream.lab import bench_plan, paper_state_slice
-
-_STATE_SLICE = {"11": paper_state_slice.figure_11, "19": paper_state_slice.figure_19}
 
 
 @click.group()
@@ -17,8 +18,36 @@ def bench() -> None:
 @bench.command()
 def plan() -> None:
     """How long planning and checking take."""
-    for line in bench_plan.report():
-        click.echo(line)
+    from millstream.lab import bench_plan
+
+    _show(bench_plan.report())
+
+
+@bench.command()
+@click.option("--seconds", type=float, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+def kernel(seconds: float) -> None:
+    """The engine on one core: one window, seven windows, DuckDB, small batches."""
+    from millstream.lab import bench_kernel
+
+    _show(bench_kernel.report(seconds))
+
+
+@bench.command("hot-key")
+@click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of one key on each side.")
+def hot_key(rows: int) -> None:
+    """All pairs of one key, counted: how much memory they take."""
+    from millstream.lab import bench_engine
+
+    _show(bench_engine.hot_key(rows))
+
+
+@bench.command()
+@click.option("--most", type=int, default=10_000_000, show_default=True, help="Rows of the largest window.")
+def scaling(most: int) -> None:
+    """Time per input row as the window grows, at a fixed number of matches."""
+    from millstream.lab import bench_engine
+
+    _show(bench_engine.scaling(most))
 
 
 @bench.group()
@@ -27,10 +56,17 @@ def paper() -> None:
 
 
 @paper.command("state-slice")
-@click.option("--figure", type=click.Choice(list(_STATE_SLICE)), help="One figure; all if left out.")
+@click.option("--figure", type=click.Choice(["11", "19"]), help="One figure; all if left out.")
 def state_slice(figure: str | None) -> None:
     """State-Slice: savings by equation 4 (Figure 11) and the CPU-optimal chains (Figure 19)."""
-    for number in [figure] if figure else list(_STATE_SLICE):
-        for line in _STATE_SLICE[number]():
-            click.echo(line)
+    from millstream.lab import paper_state_slice
+
+    figures = {"11": paper_state_slice.figure_11, "19": paper_state_slice.figure_19}
+    for number in [figure] if figure else list(figures):
+        _show(figures[number]())
         click.echo()
+
+
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -44,6 +44,19 @@ def demo() -> None:
     click.echo(FORMATS["text"](compile_text(text, "datacentre.sql")))
 
 
+@main.command()
+def calibrate() -> None:
+    """Measure what the engine's steps cost on this machine and keep it for `explain` and `run`."""
+    from dataclasses import asdict
+
+    from millstream.engine import calibrate as calibration
+
+    measured = calibration.measure()
+    for name, nanoseconds in asdict(measured).items():
+        click.echo(f"{name:<16} {nanoseconds:8.2f} ns")
+    click.echo(f"kept in {calibration.save(measured)}")
+
+
 main.add_command(bench)
 
 

@@ -58,7 +58,8 @@ def compile_text(
         return compile_script(text, functions=functions, settings=settings)
     except ScriptErrors as found:
         for error in found.errors:
-            click.echo(f"error: {error}", err=True)
+            # What has no place in the text was said on the command line.
+            click.echo(f"error: {error if error.where.line else error.at(Where(file='--set'))}", err=True)
             click.echo(_excerpt(text, error.where), err=True, nl=False)
         count = len(found.errors)
         click.echo(f"{name}: {count} error{'s' if count > 1 else ''}, nothing was started", err=True)
@@ -67,13 +68,13 @@ def compile_text(
 
 def _excerpt(text: str, where: Where) -> str:
     """The line of an error with a mark under its column."""
-    lines = text.expandtabs(1).splitlines()
+    lines = text.split("\n")
     if not 1 <= where.line <= len(lines):
         return ""
     margin = f"{where.line:5} | "
-    line = lines[where.line - 1]
+    line = "".join(letter if letter.isprintable() else " " for letter in lines[where.line - 1])
     first = max(0, where.column - 90)
-    shown = line[first : first + 110]
+    shown = line[first : first + 110].rstrip()
     return f"{margin}{shown}\n{' ' * (len(margin) - 2)}| {' ' * (where.column - 1 - first)}^\n"
 
 
@@ -121,8 +122,12 @@ def _functions(files: tuple[str, ...]) -> dict[str, Function]:
             raise ScriptError(
                 str(error), "functions are registered with @millstream.function", "Correct it.", place
             ) from None
-        except Exception as error:  # the user's own code may fail in any way
+        except (Exception, SystemExit) as error:  # the user's own code may fail in any way
             todo = "Run it with python to see more."
             raise ScriptError(f"{type(error).__name__}: {error}", "the file must run as it is", todo, place) from error
-        found.update({value.name: value for value in vars(module).values() if isinstance(value, Function)})
+        for value in vars(module).values():
+            if isinstance(value, Function) and found.setdefault(value.name, value) is not value:
+                raise ScriptError(
+                    f"function {value.name} is registered twice", "names of functions differ", "Rename one.", place
+                )
     return found

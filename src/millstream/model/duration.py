@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from fractions import Fraction
 
 from millstream.errors import ScriptError
 
@@ -34,7 +35,9 @@ _UNITS = {
     "week": 7 * DAY,
 }
 _SHOWN = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
-_PIECE = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*")
+_PIECE = re.compile(r"\s*([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([A-Za-z]+)\s*", re.ASCII)
+_AMOUNT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?\s*", re.ASCII)
+_LIMIT = "times reach about 146,000 years"
 VALID_UNITS = "microseconds, milliseconds, seconds, minutes, hours, days and weeks are valid"
 
 
@@ -51,15 +54,19 @@ def unit(name: str) -> int:
 
 def of(amount: str, unit_name: str) -> int:
     """Microseconds in so many units; refuses fractions of a microsecond."""
-    exact = Decimal(amount) * unit(unit_name)
-    if exact != int(exact):
+    size = unit(unit_name)
+    if not _AMOUNT.fullmatch(amount) or len(amount) > 60:
+        found, valid = f"'{amount}' is not a number", "a length is a number and a unit"
+        raise ScriptError(found, valid, "Write for example 5 MINUTES.")
+    exact = Fraction(amount.strip()) * size
+    if abs(exact) >= LONGEST:
+        raise ScriptError(f"{amount} {unit_name} is too long", _LIMIT, "Use a shorter time.")
+    if exact.denominator != 1:
         raise ScriptError(
             f"{amount} {unit_name} is not a whole number of microseconds",
             "time is counted in whole microseconds",
             "Round it to a microsecond.",
         )
-    if abs(exact) >= LONGEST:
-        raise ScriptError(f"{amount} {unit_name} is too long", "times reach about 146,000 years", "Use a shorter time.")
     return int(exact)
 
 
@@ -78,6 +85,8 @@ def parse(text: str) -> int:
             "a length is a number and a unit, such as '90 seconds' or '1 minute 30 seconds'",
             "Write the number, a space and the unit.",
         )
+    if abs(total) >= LONGEST:
+        raise ScriptError(f"'{text}' is too long", _LIMIT, "Use a shorter time.")
     return total
 
 

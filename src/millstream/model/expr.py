@@ -91,7 +91,7 @@ def canonical(expr: Expr) -> Expr:
         return args[0].args[0]
     if expr.op == "in":
         return replace(expr, args=(args[0], *_sorted_unique(args[1:])))
-    if expr.op in COMPARISONS and order(args[0]) > order(args[1]):
+    if expr.op in COMPARISONS and (order(args[0]), expr.op) > (order(args[1]), MIRROR[expr.op]):
         return replace(expr, op=MIRROR[expr.op], args=args[::-1])
     if expr.op in _COMMUTATIVE and expr.type.family == Family.NUMBER:
         args = tuple(sorted(args, key=order))
@@ -128,8 +128,10 @@ def text(expr: Expr, name: Callable[[Column], str]) -> str:
     if expr.op == "case":
         whens = "".join(f" WHEN {parts[i]} THEN {parts[i + 1]}" for i in range(0, len(parts) - 1, 2))
         return f"CASE{whens} ELSE {parts[-1]} END"
-    if expr.op == "cast":
-        return f"CAST({parts[0]} AS {expr.type})"
+    if expr.op in ("cast", "try_cast"):
+        return f"{expr.op.upper()}({parts[0]} AS {expr.type})"
+    if expr.op == "field":
+        return f"{parts[0]}.{_field_name(expr.args[1])}"
     return f"{expr.op}({', '.join(parts)})"
 
 
@@ -139,6 +141,11 @@ _NESTING = (*_INFIX, "and", "or", "not", "neg", "is_null", "in")
 def _nested(expr: Expr, name: Callable[[Column], str]) -> str:
     inner = text(expr, name)
     return f"({inner})" if isinstance(expr, Call) and expr.op in _NESTING else inner
+
+
+def _field_name(expr: Expr) -> str:
+    name = str(expr.value) if isinstance(expr, Literal) else ""
+    return name if name.isidentifier() else f'"{name}"'
 
 
 def _literal_text(literal: Literal) -> str:

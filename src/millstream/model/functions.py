@@ -62,8 +62,7 @@ def _accepts(wanted: Family | DataType | str, arg: DataType, args: Sequence[Data
     if wanted == SAME:
         return all(types.common(arg, other) is not None for other in args)
     if isinstance(wanted, DataType):
-        common = types.common(arg, wanted)
-        return common is not None and arg.family == wanted.family
+        return types.common(arg, wanted) == wanted
     return arg.family == wanted
 
 
@@ -99,6 +98,7 @@ def _builtins() -> dict[str, Function]:
         Function("power", (_N, _N), _always(DOUBLE)),
         Function("greatest", (SAME, SAME), _widest, variadic=True),
         Function("least", (SAME, SAME), _widest, variadic=True),
+        Function("if", (Family.BOOLEAN, ANY, ANY), lambda args: _widest(args[1:])),
         Function("coalesce", (SAME,), _widest, variadic=True),
         Function("nullif", (SAME, SAME), _first),
         Function("length", (_S,), _always(INT)),
@@ -120,6 +120,8 @@ def _builtins() -> dict[str, Function]:
 
 
 BUILTINS: Mapping[str, Function] = _builtins()
+# Words that the grammar reads as something else than a function's name.
+_GRAMMAR = ("case", "cast", "try_cast", "extract", "interval", "in", "not", "and", "or", "select")
 
 
 def function(returns: str, *takes: str, name: str | None = None) -> Callable[[Callable[..., object]], Function]:
@@ -133,7 +135,7 @@ def function(returns: str, *takes: str, name: str | None = None) -> Callable[[Ca
             raise ScriptError(
                 f"'{sql_name}' cannot be a function's name", "a name is letters, digits and _", "Pass name='...'."
             )
-        if sql_name in BUILTINS:
+        if sql_name in BUILTINS or sql_name in _GRAMMAR:
             raise ScriptError(f"there is a built-in function {sql_name}", "names must differ", "Choose another name.")
         if not arguments:
             raise ScriptError(f"{sql_name} takes nothing", "a function takes columns", "Declare its arguments' types.")

@@ -27,6 +27,11 @@ class Interval:
                 "the lower bound must not lie above the upper one",
                 "Swap the bounds or widen one of them.",
             )
+        if self.lo <= -duration.LONGEST or self.hi > duration.LONGEST:
+            far = self.lo if self.lo <= -duration.LONGEST else self.hi
+            raise ScriptError(
+                f"a time difference of {duration.text(far)}", "times reach about 146,000 years", "Use a shorter time."
+            )
 
     @classmethod
     def window(cls, size: int) -> Interval:

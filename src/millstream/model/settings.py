@@ -15,6 +15,8 @@ class Settings:
     slicing: str = "cpu"
     costs: str = "calibrated"
     system_overhead: float = 1.0
+    policy: str = "greedy"
+    order: str = "eager"
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
         """These settings with one changed; refuses unknown names and values."""
@@ -57,4 +59,6 @@ SETTINGS = (
     Setting(
         "system_overhead", (), "C_sys of state-slice 5.2: comparisons per tuple and slice. Used by costs = 'paper'."
     ),
+    Setting("policy", ("greedy", "lwo", "swf"), "Whose work comes first when not all can be done at once."),
+    Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.model import duration
 from millstream.model.types import DataType
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,31 +37,45 @@ class Stream:
     def __post_init__(self) -> None:
         check_name("stream", self.name)
         _check_columns(self)
-        kind = self.column(self.time).type
-        if not kind.is_timestamp:
-            timestamps = [column.name for column in self.columns if column.type.is_timestamp]
-            raise ScriptError(
-                f'the time column "{self.time}" of {self.name} is {kind}',
-                "a time column is TIMESTAMP or TIMESTAMP_NTZ",
-                f"Use time = '{timestamps[0]}'." if timestamps else "Declare a TIMESTAMP column and name it as time.",
-            )
-        _check_not_negative(self)
+        check_time(self.name, self.columns, self.time)
+        for name in _HINTS:
+            check_hint(name, getattr(self, name))
 
     def column(self, name: str) -> StreamColumn:
         """The column of this name; the case of letters does not matter."""
-        found = self.find(name)
-        if found is None:
-            names = [column.name for column in self.columns]
-            raise ScriptError(
-                f'no column "{name}" in {self.name}',
-                f"it has {listing(names)}",
-                did_you_mean(name, names, "Use one of these."),
-            )
-        return found
+        return _column(self.name, self.columns, name)
 
     def find(self, name: str) -> StreamColumn | None:
-        lower = name.lower()
-        return next((column for column in self.columns if column.name.lower() == lower), None)
+        return _find(self.columns, name)
+
+
+def _find(columns: Sequence[StreamColumn], name: str) -> StreamColumn | None:
+    lower = name.lower()
+    return next((column for column in columns if column.name.lower() == lower), None)
+
+
+def _column(stream: str, columns: Sequence[StreamColumn], name: str) -> StreamColumn:
+    found = _find(columns, name)
+    if found is None:
+        names = [column.name for column in columns]
+        raise ScriptError(
+            f'no column "{name}" in {stream}',
+            f"it has {listing(names)}",
+            did_you_mean(name, names, "Use one of these."),
+        )
+    return found
+
+
+def check_time(stream: str, columns: Sequence[StreamColumn], time: str) -> None:
+    """The time column is there and holds times."""
+    kind = _column(stream, columns, time).type
+    if not kind.is_timestamp:
+        timestamps = [column.name for column in columns if column.type.is_timestamp]
+        raise ScriptError(
+            f'the time column "{time}" of {stream} is {kind}',
+            "a time column is TIMESTAMP or TIMESTAMP_NTZ",
+            f"Use time = '{timestamps[0]}'." if timestamps else "Declare a TIMESTAMP column and name it as time.",
+        )
 
 
 def check_name(what: str, name: str) -> None:
@@ -82,22 +98,24 @@ def _check_columns(stream: Stream) -> None:
         if column.name.lower() in seen:
             raise ScriptError(
                 f'column "{column.name}" stands twice in {stream.name}',
-                "column names differ, whatever the case of their letters",
+                "each column has its own name, whatever the case of its letters",
                 "Rename or remove one.",
             )
         seen.add(column.name.lower())
 
 
-def _check_not_negative(stream: Stream) -> None:
-    for name, value, least in (
-        ("delay", stream.delay, 0),
-        ("idle", stream.idle, 1),
-        ("keys", stream.keys, 1),
-        ("rate", stream.rate, 1e-9),
-    ):
-        if value is not None and not least <= value < float("inf"):
-            raise ScriptError(
-                f"{name} of {stream.name} is {value}",
-                f"{name} must be {'zero or more' if least == 0 else 'more than zero'}",
-                f"Change {name} or leave it out.",
-            )
+def check_hint(name: str, value: object) -> None:
+    """What the numbers of a stream may be; None is not given."""
+    least, most, valid = _HINTS[name]
+    if not isinstance(value, int | float) or least <= value <= most:
+        return
+    shown = duration.text(int(value)) if name in ("delay", "idle") else f"{value:g}"
+    raise ScriptError(f"{name} is {shown}", f"{name} must be {valid}", f"Change {name} or leave it out.")
+
+
+_HINTS = {
+    "delay": (0, duration.LONGEST, "zero or more"),
+    "idle": (1, duration.LONGEST, "more than zero"),
+    "rate": (1e-9, 1e15, "more than zero, and at most 1e15 rows per second"),
+    "keys": (1, 2**62, "one or more, and at most 2^62"),
+}

@@ -95,19 +95,19 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What elementary steps cost, in nanoseconds. The defaults were measured on a 2-core x86-64 with NumPy 2.
+    """What elementary steps cost, in nanoseconds; by default as `millstream calibrate` found on a 2-core x86-64.
 
     `boundary_search` includes the fixed cost of a unit, spread over the rows that probe in it.
     """
 
-    index_insert: float = 250.0
-    index_probe: float = 25.0
-    boundary_search: float = 280.0
-    index_access: float = 5.9
-    scan_compare: float = 0.24
-    pair_emit: float = 24.0
-    route: float = 8.0
-    filter: float = 0.14
+    index_insert: float = 90.0
+    index_probe: float = 4.0
+    boundary_search: float = 82.0
+    index_access: float = 14.0
+    scan_compare: float = 2.8
+    pair_emit: float = 43.0
+    route: float = 5.8
+    filter: float = 0.13
 
 
 def calibrated(calibration: Calibration | None = None) -> Costs:

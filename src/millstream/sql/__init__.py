@@ -15,9 +15,9 @@ from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.settings import Settings
 from millstream.model.stream import Stream
-from millstream.sql.dialect import CreateQuery, CreateStream, SetValue
-from millstream.sql.options import value_of
+from millstream.sql.nodes import CreateQuery, CreateStream, SetValue
 from millstream.sql.query import bind_query
+from millstream.sql.report import Report
 from millstream.sql.stream import bind_stream
 from millstream.sql.text import Text, statements
 
@@ -25,44 +25,54 @@ __all__ = ["read"]
 
 
 def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = None) -> Script:
-    """What the script declares. Whatever is wrong goes to `errors` and is left out."""
+    """What the script declares, in any order. Whatever is wrong goes to `errors` and is left out."""
     text = Text(sql)
-    parsed = list(statements(text, errors))
+    parsed = statements(text, errors)
     streams: dict[str, Stream] = {}
     queries: dict[str, Query] = {}
     named: set[str] = set()
     settings = Settings()
-    unusable: set[str] = set()
-    for node in parsed:
-        try:
-            if isinstance(node, CreateStream | CreateQuery):
-                _check_new(node, named)
-            if isinstance(node, CreateStream):
+    unusable = set(parsed.broken_streams)
+    for node in parsed.nodes:
+        report = Report(text, errors, node.this.name if isinstance(node, CreateQuery) else None)
+        new = _is_new(node, named, report)
+        if isinstance(node, CreateStream):
+            stream = bind_stream(node, report)
+            if stream is None:
                 unusable.add(node.this.name.lower())
-                streams[node.this.name.lower()] = bind_stream(node)
-            elif isinstance(node, SetValue):
-                _check_new(node, named)
-                settings = settings.with_value(node.this.name, value_of(node.args["value"]))
-        except ScriptError as error:
-            query = node.this.name if isinstance(node, CreateQuery) else None
-            errors.add(error.at(text.where(node, query)))
-    unusable -= set(streams)
-    for node in parsed:
-        if isinstance(node, CreateQuery) and not _reads(node, unusable):
+            else:
+                streams.setdefault(stream.name.lower(), stream)
+        elif isinstance(node, SetValue) and new:
+            settings = _set(settings, node, report)
+    for node in parsed.nodes:
+        if isinstance(node, CreateQuery) and not _reads(node, unusable - set(streams)):
             query = bind_query(node, streams, functions or {}, text, errors)
             if query is not None:
                 queries.setdefault(query.name.lower(), query)
     return Script(tuple(streams.values()), tuple(queries.values()), settings)
 
 
+def _set(settings: Settings, node: SetValue, report: Report) -> Settings:
+    value = node.args["value"]
+    try:
+        return settings.with_value(node.this.name, value.name)
+    except ScriptError as error:
+        known = node.this.name.lower() in Settings.__dataclass_fields__
+        report(error, value if known else node)
+        return settings
+
+
 def _reads(node: CreateQuery, unusable: set[str]) -> bool:
     """Whether a query reads a stream whose declaration is already reported as wrong."""
-    return any(table.name.lower() in unusable for table in node.find_all(exp.Table))
+    return any(source.this.name.lower() in unusable for source in node.args["sources"])
 
 
-def _check_new(node: CreateStream | CreateQuery | SetValue, named: set[str]) -> None:
-    kind = {CreateStream: "stream", CreateQuery: "query", SetValue: "setting"}[type(node)]
+def _is_new(node: exp.Expr, named: set[str], report: Report) -> bool:
+    kind = "stream" if isinstance(node, CreateStream) else "query" if isinstance(node, CreateQuery) else "setting"
     name = node.this.name
     if f"{kind} {name.lower()}" in named:
-        raise ScriptError(f'{kind} "{name}" stands twice', f"each {kind} is given once", "Rename or remove one.")
+        todo = "Remove one of them." if kind == "setting" else "Rename or remove one."
+        report(ScriptError(f'{kind} "{name}" stands twice', f"each {kind} is given once", todo), node)
+        return False
     named.add(f"{kind} {name.lower()}")
+    return True

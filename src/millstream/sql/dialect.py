@@ -1,70 +1,32 @@
-"""The grammar: a sqlglot dialect with CREATE STREAM, CREATE QUERY, SET and WINDOW.
-
-Everything else is sqlglot's own SQL, except that functions are left as plain names: which functions there are is
-said in one place, `model.functions`.
-"""
+"""The grammar of a script: a sqlglot dialect with CREATE STREAM, CREATE QUERY, SET and WINDOW."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlglot import exp, parser, tokens
+from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import TokenType
+
+from millstream.sql.nodes import (
+    CreateQuery,
+    CreateStream,
+    Option,
+    SetValue,
+    SourceRef,
+    SourceStar,
+    WindowClause,
+    WindowSize,
+)
+from millstream.sql.terms import SyntaxProblem, TermParser
 
 STREAM_SHAPE = "CREATE STREAM name (column TYPE, ...) WITH (time = 'column', ...)"
 QUERY_SHAPE = "CREATE QUERY name AS SELECT ... FROM a, b WHERE a.key = b.key WINDOW 1 MINUTE"
 SET_SHAPE = "SET name = value"
 
 
-class CreateStream(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True, "options": False}
-
-
-class CreateQuery(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": False, "select": True}
-
-
-class SetValue(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
-
-
-class StreamColumnDef(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
-
-
-class Option(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "value": True}
-
-
-class WindowClause(exp.Expression):
-    """WINDOW with one size for all sources, or one per source."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"sizes": True}
-
-
-class WindowSize(exp.Expression):
-    """`source` is None where the size holds for all; `unit` is None where the amount is a string with units."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"source": False, "amount": True, "unit": False}
-
-
-class MillstreamParser(parser.Parser):
-    """sqlglot's parser with our statements."""
-
-    ID_VAR_TOKENS: ClassVar = parser.Parser.ID_VAR_TOKENS - {TokenType.WINDOW}
-    TABLE_ALIAS_TOKENS: ClassVar = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.WINDOW}
-    ALIAS_TOKENS: ClassVar = parser.Parser.ALIAS_TOKENS - {TokenType.WINDOW}
-    FUNCTIONS: ClassVar = {}
-    FUNCTION_PARSERS: ClassVar = {
-        name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")
-    }
-    NO_PAREN_FUNCTIONS: ClassVar = {}
-    NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
-    QUERY_MODIFIER_PARSERS: ClassVar = {
-        **parser.Parser.QUERY_MODIFIER_PARSERS,
-        TokenType.WINDOW: lambda self: ("windows", self._parse_our_window()),
-    }
+class MillstreamParser(TermParser):
+    """Reads statements."""
 
     def _parse_statement(self) -> exp.Expr | None:
         if self._match_text_seq("CREATE", "STREAM"):
@@ -73,94 +35,144 @@ class MillstreamParser(parser.Parser):
             return self._parse_create_query()
         if self._match_text_seq("SET"):
             return self._parse_set_value()
-        self.raise_error("Unknown statement")
-        return None
+        first, second = self._curr, self._next
+        shown = self.sql[first.start : (second if first.text.upper() == "CREATE" and second else first).end + 1]
+        raise SyntaxProblem(
+            f'"{shown}" begins no statement of a script',
+            first.start,
+            "a script has CREATE STREAM, CREATE QUERY and SET",
+            "Begin with one of these.",
+        )
 
     def _parse_create_stream(self) -> exp.Expr:
-        name = self._parse_name("stream")
-        columns = self._parse_wrapped_csv(self._parse_stream_column) if self._curr_is(TokenType.L_PAREN) else []
-        node = CreateStream(this=name, columns=columns, options=self._parse_our_options())
-        return node.update_positions(name)
-
-    def _parse_stream_column(self) -> exp.Expr:
-        name = self._parse_name("column")
-        kind = self._parse_types(schema=True, allow_identifiers=False)
-        if kind is None:
-            self.raise_error("Expected a type")
-        return StreamColumnDef(this=name, kind=kind).update_positions(name)
+        name = self._parse_name("a stream name")
+        columns: list[exp.Expr] = []
+        if self._match(TokenType.L_PAREN):
+            columns = self._list(self._parse_field_type)
+            self._expect(TokenType.R_PAREN, "a comma or )")
+        return CreateStream(this=name, columns=columns, options=self._parse_our_options()).update_positions(name)
 
     def _parse_create_query(self) -> exp.Expr:
-        name = self._parse_name("query")
+        name = self._parse_name("a query name")
         options = self._parse_our_options()
-        if not self._match(TokenType.ALIAS):
-            self.raise_error("Expected AS")
-        select = self._parse_select()
-        if select is None:
+        self._expect(TokenType.ALIAS, "AS")
+        if not self._match(TokenType.SELECT):
             self.raise_error("Expected SELECT")
-        return CreateQuery(this=name, options=options, select=select).update_positions(name)
+        outputs = self._list(self._parse_output)
+        self._expect(TokenType.FROM, "a comma or FROM")
+        sources = self._parse_sources()
+        condition = self._required(self._parse_disjunction) if self._match(TokenType.WHERE) else None
+        window = self._parse_our_window() if self._match(TokenType.WINDOW) else None
+        node = CreateQuery(
+            this=name, options=options, outputs=outputs, sources=sources, condition=condition, window=window
+        )
+        return node.update_positions(name)
+
+    def _parse_output(self) -> exp.Expr | None:
+        expression = self._parse_disjunction()
+        if isinstance(expression, exp.Star | SourceStar):
+            if self._match_texts(("EXCEPT", "EXCLUDE", "REPLACE", "RENAME"), advance=False):
+                found = f"* with {self._curr.text.upper()}"
+                raise SyntaxProblem(found, self._curr.start, "* selects all columns", "List the columns you want.")
+            return expression
+        if expression is None:
+            return None
+        if self._match(TokenType.ALIAS):
+            return exp.Alias(this=expression, alias=self._parse_name("a name"))
+        alias = self._parse_implicit_alias(self.ALIAS_TOKENS)
+        return expression if alias is None else exp.Alias(this=expression, alias=alias)
+
+    def _parse_sources(self) -> list[exp.Expr]:
+        sources = [self._parse_source()]
+        while True:
+            if self._match(TokenType.COMMA):
+                sources.append(self._parse_source())
+            elif self._parse_join_word():
+                source = self._parse_source()
+                if self._match(TokenType.ON):
+                    source.set("on", self._required(self._parse_disjunction))
+                elif self._match(TokenType.USING):
+                    self._expect(TokenType.L_PAREN, "(")
+                    source.set("using", self._list(lambda: self._parse_name("a column name")))
+                    self._expect(TokenType.R_PAREN, ")")
+                sources.append(source)
+            else:
+                return sources
+
+    def _parse_join_word(self) -> bool:
+        """Whether JOIN comes next; only inner joins are ours."""
+        first = self._curr
+        words = [token.text.upper() for token in self._parse_join_parts() if token]
+        if not self._match(TokenType.JOIN):
+            if words:
+                self.raise_error("Expected JOIN")
+            return False
+        if any(word not in ("INNER", "CROSS") for word in words):
+            raise SyntaxProblem(
+                f"{' '.join(words)} JOIN is not part of the language",
+                first.start,
+                "JOIN is an inner join",
+                "Use JOIN ... ON, or FROM a, b WHERE.",
+            )
+        return True
+
+    def _parse_source(self) -> exp.Expr:
+        if self._match(TokenType.L_PAREN):
+            self._parse_select()
+            self.raise_error("Expected a stream name", self._prev)
+        name = self._parse_name("a stream name")
+        if self._match_set((TokenType.DOT, TokenType.L_PAREN), advance=False):
+            self.raise_error("Unexpected")
+        named = self._match(TokenType.ALIAS)
+        alias = self._parse_name("a name") if named else self._parse_implicit_alias(self.TABLE_ALIAS_TOKENS)
+        return SourceRef(this=name, alias=alias).update_positions(name)
 
     def _parse_set_value(self) -> exp.Expr:
-        name = self._parse_name("setting")
-        if not self._match(TokenType.EQ):
-            self.raise_error("Expected =")
+        name = self._parse_name("a setting name")
+        self._expect(TokenType.EQ, "=")
         return SetValue(this=name, value=self._parse_option_value()).update_positions(name)
 
     def _parse_our_options(self) -> list[exp.Expr]:
-        return self._parse_wrapped_csv(self._parse_option) if self._match(TokenType.WITH) else []
+        if not self._match(TokenType.WITH):
+            return []
+        self._expect(TokenType.L_PAREN, "(")
+        if self._match(TokenType.R_PAREN):
+            return []
+        options = self._list(self._parse_option)
+        self._expect(TokenType.R_PAREN, "a comma or )")
+        return options
 
     def _parse_option(self) -> exp.Expr:
         first = self._curr
         if not self._match(TokenType.STRING):
-            self._parse_name("option")
+            self._parse_name("an option name")
             while self._match(TokenType.DOT):
-                self._parse_name("option")
+                self._parse_name("an option name")
         key = self._prev.text if self._prev is first else self._find_sql(first, self._prev)
-        if not self._match(TokenType.EQ):
-            self.raise_error("Expected =")
+        self._expect(TokenType.EQ, "=")
         return Option(this=key, value=self._parse_option_value()).update_positions(first)
 
     def _parse_option_value(self) -> exp.Expr:
-        negative = self._match(TokenType.DASH)
-        value = (
-            self._parse_string() or self._parse_number() or self._parse_boolean() or self._parse_var(any_token=False)
-        )
-        if value is None:
-            self.raise_error("Expected a value")
-            return exp.null()
-        return exp.Neg(this=value) if negative else value
+        """A constant or a bare word."""
+        first = self._curr
+        if self._match_pair(TokenType.DASH, TokenType.NUMBER):
+            return exp.Literal(this=f"-{self._prev.text}", is_string=False).update_positions(first)
+        if self._match_set((TokenType.STRING, TokenType.NUMBER)):
+            return exp.Literal.string(first.text).update_positions(first)
+        if self._match_set((TokenType.TRUE, TokenType.FALSE)):
+            return exp.Literal.string(first.text.lower()).update_positions(first)
+        return self._required(lambda: self._parse_id_var(any_token=False), "Expected a value")
 
     def _parse_our_window(self) -> exp.Expr:
-        token = self._prev if self._match(TokenType.WINDOW) else self._curr
-        return WindowClause(sizes=self._parse_csv(self._parse_window_size)).update_positions(token)
+        token = self._prev
+        return WindowClause(sizes=self._list(self._parse_window_size)).update_positions(token)
 
     def _parse_window_size(self) -> exp.Expr:
         first = self._curr
-        source = None
-        amounts = {TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.INTERVAL}
-        if self._curr and self._curr.token_type not in amounts:
-            source = self._parse_name("source")
+        amounts = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.INTERVAL)
+        source = None if self._match_set(amounts, advance=False) else self._parse_id_var(any_token=False)
         self._match(TokenType.INTERVAL)
-        negative = self._match(TokenType.DASH)
-        amount = self._parse_number() or self._parse_string()
-        if amount is None:
-            self.raise_error("Expected a length such as 1 MINUTE")
-            return exp.null()
-        if negative:
-            amount = exp.Literal(this=f"-{amount.this}", is_string=amount.is_string).update_positions(amount)
-        unit = None
-        if self._curr and self._curr.token_type != TokenType.COMMA:
-            unit = exp.Var(this=self._curr.text).update_positions(self._curr)
-            self._advance()
-        return WindowSize(source=source, amount=amount, unit=unit).update_positions(first)
-
-    def _parse_name(self, what: str) -> exp.Expr | None:
-        name = self._parse_id_var(any_token=False)
-        if name is None:
-            self.raise_error(f"Expected a {what} name")
-        return name
-
-    def _curr_is(self, kind: TokenType) -> bool:
-        return bool(self._curr) and self._curr.token_type == kind
+        return WindowSize(this=self._parse_length(), source=source).update_positions(first)
 
 
 class Millstream(Dialect):
@@ -168,5 +180,6 @@ class Millstream(Dialect):
 
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+        NESTED_COMMENTS = False
 
     Parser = MillstreamParser

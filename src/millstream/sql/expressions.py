@@ -7,17 +7,22 @@ so one mistake gives one error and independent mistakes give one each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from sqlglot import exp
 
-from millstream.errors import Errors, ScriptError, did_you_mean, listing
-from millstream.model import duration, types
+from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.model import types
 from millstream.model.expr import Call, Expr, Literal
 from millstream.model.functions import BUILTINS, Function
 from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, DataType, Family
+from millstream.sql.nodes import Path, SourceStar
+from millstream.sql.report import Report
 from millstream.sql.scope import Scope
 from millstream.sql.text import Text
+from millstream.sql.types import data_type
+from millstream.sql.windows import microseconds_of
 
 _COMPARE: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -35,15 +40,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Binder:
     """Binds the expressions of one query."""
 
-    def __init__(self, scope: Scope, functions: Mapping[str, Function], text: Text, errors: Errors, query: str) -> None:
+    def __init__(self, scope: Scope, functions: Mapping[str, Function], text: Text, report: Report) -> None:
         self.scope = scope
+        self.report = report
         self._functions = {**BUILTINS, **functions}
         self._text = text
-        self._errors = errors
-        self._query = query
-
-    def report(self, error: ScriptError, node: exp.Expr) -> None:
-        self._errors.add(error.at(self._text.where(node, self._query)))
 
     def bind(self, node: exp.Expr) -> Expr | None:
         """The typed expression, or None after reporting why there is none."""
@@ -56,8 +57,10 @@ class Binder:
     def boolean(self, node: exp.Expr) -> Expr | None:
         """A predicate."""
         bound = self.bind(node)
-        if bound is None or bound.type in (BOOLEAN, types.NULL):
+        if bound is None or bound.type == BOOLEAN:
             return bound
+        if bound.type == types.NULL:
+            return converted(bound, BOOLEAN)
         found = f"this is {bound.type}, not a condition"
         self.report(ScriptError(found, "a condition is BOOLEAN", "Compare it with something."), node)
         return None
@@ -67,7 +70,7 @@ class Binder:
             if isinstance(node, kind):
                 return method(self, node)
         raise ScriptError(
-            f"{_word(node)} cannot stand here",
+            f"{type(node).__name__.upper()} cannot stand here",
             "conditions, arithmetic, CASE, CAST and scalar functions can",
             "Rewrite it with these.",
         )
@@ -79,23 +82,26 @@ class Binder:
     def _paren(self, node: exp.Expr) -> Expr | None:
         return self.bind(node.this)
 
-    def _column(self, node: exp.Expr) -> Expr | None:
-        if isinstance(node.this, exp.Star):
-            raise ScriptError("* cannot stand in an expression", "* selects all columns", "Name a column.")
-        parts = node.parts if isinstance(node, exp.Column | exp.Dot) else []
-        return self.scope.resolve([part.name for part in parts])
+    def _path(self, node: exp.Expr) -> Expr | None:
+        parts = node.args["parts"]
+        return self.scope.resolve([part.name for part in parts], [self._text.where(part) for part in parts])
+
+    def _star(self, _node: exp.Expr) -> Expr | None:
+        raise ScriptError("* cannot stand in an expression", "* selects all columns", "Name a column.")
 
     def _literal(self, node: exp.Expr) -> Expr | None:
         if node.is_string:
             return Literal(node.name, STRING)
-        if node.name.isdigit():
-            value = int(node.name)
-            if value >= 2**63:
-                raise ScriptError(
-                    f"{value} is too large", "whole numbers reach 2^63 - 1", "Write it with a decimal point."
-                )
-            return Literal(value, INT if value < 2**31 else BIGINT)
-        return Literal(float(node.name), DOUBLE)
+        if not node.name.isdecimal():
+            number = float(node.name)
+            if number == float("inf"):
+                raise ScriptError(f"{node.name} is too large", "numbers reach about 1.8e308", "Write a smaller one.")
+            return Literal(number, DOUBLE)
+        if len(node.name) > 19 or int(node.name) >= 2**63:
+            todo = "Write it with a decimal point."
+            raise ScriptError("this whole number is too large", "whole numbers reach 2^63 - 1", todo)
+        value = int(node.name)
+        return Literal(value, INT if value < 2**31 else BIGINT)
 
     def _boolean(self, node: exp.Expr) -> Expr | None:
         return Literal(bool(node.this), BOOLEAN)
@@ -111,26 +117,31 @@ class Binder:
         return Call("neg", (arg,), arg.type)
 
     def _logic(self, node: exp.Expr) -> Expr | None:
-        parts = [self.boolean(part) for part in _operands(node)]
+        parts = [self.boolean(part) for part in operands(node, type(node))]
         args = [part for part in parts if part is not None]
         if len(args) < len(parts):
             return None
-        op = "and" if isinstance(node, exp.And) else "or" if isinstance(node, exp.Or) else "not"
-        return Call(op, tuple(args), BOOLEAN)
+        return Call("and" if isinstance(node, exp.And) else "or", tuple(args), BOOLEAN)
+
+    def _not(self, node: exp.Expr) -> Expr | None:
+        arg = self.boolean(node.this)
+        return None if arg is None else Call("not", (arg,), BOOLEAN)
 
     def _comparison(self, node: exp.Expr) -> Expr | None:
-        args = self._all([node.this, node.expression])
-        return None if args is None else self._compare(_COMPARE[type(node)], args[0], args[1])
+        nodes = [node.this, node.expression]
+        args = self._all(nodes)
+        return None if args is None else self._compare(_COMPARE[type(node)], nodes, args)
 
     def _between(self, node: exp.Expr) -> Expr | None:
-        args = self._all([node.this, node.args["low"], node.args["high"]])
+        nodes = [node.this, node.args["low"], node.args["high"]]
+        args = self._all(nodes)
         if args is None:
             return None
-        value, low, high = args
-        return Call("and", (self._compare(">=", value, low), self._compare("<=", value, high)), BOOLEAN)
+        low = self._compare(">=", nodes[:2], args[:2])
+        return Call("and", (low, self._compare("<=", nodes[::2], args[::2])), BOOLEAN)
 
-    def _compare(self, op: str, left: Expr, right: Expr) -> Expr:
-        left, right = coerced(left, right.type), coerced(right, left.type)
+    def _compare(self, op: str, nodes: Sequence[exp.Expr], args: Sequence[Expr]) -> Call:
+        left, right = self._coerced(nodes[0], args[0], args[1]), self._coerced(nodes[1], args[1], args[0])
         if types.common(left.type, right.type) is None:
             raise ScriptError(
                 f"{left.type} cannot be compared with {right.type}",
@@ -139,31 +150,41 @@ class Binder:
             )
         return Call(op, (left, right), BOOLEAN)
 
+    def _coerced(self, node: exp.Expr, expr: Expr, other: Expr) -> Expr:
+        try:
+            return coerced(expr, other.type)
+        except ScriptError as error:
+            raise self.report.placed(error, node) from None
+
     def _in(self, node: exp.Expr) -> Expr | None:
-        if node.args.get("query") or not node.expressions:
-            raise ScriptError("IN with a subquery", "IN takes a list of values", "List the values.")
-        args = self._all([node.this, *node.expressions])
+        nodes = [node.this, *node.expressions]
+        args = self._all(nodes)
         if args is None:
             return None
-        options = [self._compare("=", args[0], option) for option in args[1:]]
-        value = options[0].args[0] if isinstance(options[0], Call) else args[0]
-        return Call("in", (value, *(o.args[1] for o in options if isinstance(o, Call))), BOOLEAN)
+        options = []
+        for position in range(1, len(args)):
+            try:
+                options.append(self._compare("=", [nodes[0], nodes[position]], [args[0], args[position]]))
+            except ScriptError as error:
+                raise self.report.placed(error, nodes[position]) from None
+        return Call("in", (options[0].args[0], *(option.args[1] for option in options)), BOOLEAN)
 
     def _like(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])
         if args is None:
             return None
-        if any(arg.type != STRING for arg in args) or not isinstance(args[1], Literal):
-            raise ScriptError("this LIKE", "LIKE compares a STRING with a pattern in '...'", "Change the two sides.")
+        if args[0].type.family not in (Family.STRING, Family.NULL):
+            raise ScriptError(f"{args[0].type} LIKE a pattern", "LIKE looks at a STRING", "CAST it to STRING.")
+        if not isinstance(args[1], Literal) or args[1].type != STRING:
+            error = ScriptError(
+                "LIKE without a fixed pattern", "the pattern is text such as 'a%'", "Write it in '...'."
+            )
+            raise self.report.placed(error, node.expression)
         return Call("like", tuple(args), BOOLEAN)
 
-    def _is(self, node: exp.Expr) -> Expr | None:
+    def _is_null(self, node: exp.Expr) -> Expr | None:
         arg = self.bind(node.this)
-        if arg is None:
-            return None
-        if isinstance(node.expression, exp.Null):
-            return Call("is_null", (arg,), BOOLEAN)
-        raise ScriptError("this IS", "IS NULL and IS NOT NULL are known", "Use = for other values.")
+        return None if arg is None else Call("is_null", (arg,), BOOLEAN)
 
     def _arithmetic(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])
@@ -174,18 +195,10 @@ class Binder:
 
     def _concat(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])
-        return None if args is None else self._apply("concat", args)
+        return None if args is None else self._apply(BUILTINS["concat"], args)
 
     def _interval(self, node: exp.Expr) -> Expr | None:
-        amount, unit = node.this, node.args.get("unit")
-        if isinstance(amount, exp.Neg):
-            amount = exp.Literal.number(f"-{amount.this.name}")
-        if not isinstance(amount, exp.Literal) or (unit is not None and not isinstance(unit, exp.Var)):
-            raise ScriptError(
-                "this INTERVAL", "an interval is a constant such as INTERVAL '5' MINUTE", "Write a number and one unit."
-            )
-        length = duration.parse(amount.name) if unit is None else _interval_length(amount.name, unit.name)
-        return Literal(length, INTERVAL)
+        return Literal(microseconds_of(node.this, self.report), INTERVAL)
 
     def _case(self, node: exp.Expr) -> Expr | None:
         conditions = [
@@ -212,34 +225,24 @@ class Binder:
         return Call("case", (*args, values[-1]), kind)
 
     def _cast(self, node: exp.Expr) -> Expr | None:
-        arg, kind = self.bind(node.this), data_type(node.args["to"])
+        arg = self.bind(node.this)
+        kind = data_type(node.args["to"], self.report)
         if arg is None:
             return None
         if isinstance(arg, Literal) and arg.type == STRING and kind.family == Family.TIME:
             return coerced(arg, kind)
         if Family.NESTED in (arg.type.family, kind.family):
             raise ScriptError(f"CAST of {arg.type} to {kind}", "plain types can be cast", "Cast a field instead.")
-        return Call("cast", (arg,), kind)
-
-    def _extract(self, node: exp.Expr) -> Expr | None:
-        arg = self.bind(node.expression)
-        return None if arg is None else self._apply(node.this.name.lower(), [arg])
+        return Call("try_cast" if isinstance(node, exp.TryCast) else "cast", (arg,), kind)
 
     def _function(self, node: exp.Expr) -> Expr | None:
         name = node.name.lower()
-        if name in _AGGREGATES and name not in self._functions:
+        function = self._functions.get(name)
+        if function is None and name in _AGGREGATES:
             raise ScriptError(
                 f"{name} is an aggregate", "a query gives joined rows, one by one", "Aggregate its results."
             )
         args = self._all(node.expressions)
-        return None if args is None else self._apply(name, args)
-
-    def _apply(self, name: str, args: list[Expr]) -> Expr:
-        if name == "if" and len(args) == 3 and args[0].type == BOOLEAN:
-            return self._choice(args[:1], args[1:])
-        if name == "abs" and [arg.type for arg in args] == [INTERVAL]:
-            return Call("abs", tuple(args), INTERVAL)
-        function = self._functions.get(name)
         if function is None:
             known = sorted(self._functions)
             raise ScriptError(
@@ -247,7 +250,28 @@ class Binder:
                 f"there are {listing(known, 50)}",
                 did_you_mean(name, known, "Use one of these, or register your own."),
             )
-        return Call(function.name, tuple(args), function.result([arg.type for arg in args]))
+        return None if args is None else self._apply(function, args)
+
+    def _apply(self, function: Function, args: list[Expr]) -> Expr:
+        if function.name == "abs" and [arg.type for arg in args] == [INTERVAL]:
+            return Call("abs", tuple(args), INTERVAL)
+        result = function.result([arg.type for arg in args])
+        if function.name == "if":
+            return self._choice(args[:1], args[1:])
+        if function.call is not None:
+            args = [converted(arg, kind) for arg, kind in zip(args, function.takes, strict=True)]
+        return Call(function.name, tuple(args), result)
+
+
+def converted(expr: Expr, wanted: Family | DataType | str) -> Expr:
+    """An argument as the type its function declares."""
+    if not isinstance(wanted, DataType) or expr.type == wanted:
+        return expr
+    if isinstance(expr, Literal) and expr.type.is_integer and (wanted.is_integer or wanted.is_float):
+        return replace(expr, value=float(expr.value or 0) if wanted.is_float else expr.value, type=wanted)
+    if isinstance(expr, Literal) and expr.value is None:
+        return replace(expr, type=wanted)
+    return Call("cast", (expr,), wanted)
 
 
 def coerced(expr: Expr, wanted: DataType) -> Expr:
@@ -259,41 +283,11 @@ def coerced(expr: Expr, wanted: DataType) -> Expr:
         if wanted.name == "DATE":
             return Literal((date.fromisoformat(text) - _EPOCH.date()).days, wanted)
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ScriptError(
-            f"'{text}' is not a {wanted}",
-            "times are written like '2024-05-31 12:30:00' (UTC) or '2024-05-31T12:30:00+02:00'",
-            "Correct the text.",
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH
+        since = (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError):
+        example = "'2024-05-31'" if wanted.name == "DATE" else "'2024-05-31 12:30:00' or '2024-05-31T12:30:00+02:00'"
+        raise ScriptError(f"'{text}' is not a {wanted}", f"it is written like {example}", "Correct the text.") from None
     return Literal((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds, wanted)
-
-
-def data_type(node: exp.Expr) -> DataType:
-    """A type of the text as a type of the model."""
-    parts = node.expressions
-    kind = node.this.name if isinstance(node, exp.DataType) and not isinstance(node.this, str) else str(node.this)
-    if kind == "STRUCT":
-        fields = tuple(types.Field(part.name, data_type(part.args["kind"])) for part in parts)
-        return DataType("STRUCT", fields=fields)
-    if kind in ("ARRAY", "LIST", "MAP"):
-        return DataType("MAP" if kind == "MAP" else "ARRAY", parts=tuple(data_type(part) for part in parts))
-    if kind == "DECIMAL":
-        sizes = [int(part.name) for part in parts]
-        return types.decimal(*(sizes or [10]), *([0] if len(sizes) < 2 else []))
-    return types.simple(kind)
-
-
-def _interval_length(amount: str, unit: str) -> int:
-    try:
-        return duration.of(amount, unit)
-    except ArithmeticError:
-        raise ScriptError(
-            f"INTERVAL '{amount}' {unit}",
-            "an interval is a number and a unit",
-            "Write for example INTERVAL '5' MINUTE.",
-        ) from None
 
 
 def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
@@ -310,7 +304,7 @@ def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
         return right
     if op == "-" and left.is_timestamp and left == right:
         return INTERVAL
-    if Family.NULL in families:
+    if Family.NULL in families and set(families) <= {Family.NULL, Family.NUMBER, Family.DURATION}:
         return right if left.family == Family.NULL else left
     raise ScriptError(
         f"{left} {op} {right} has no meaning",
@@ -319,45 +313,38 @@ def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
     )
 
 
-def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of NOT, or of a whole run of ANDs or ORs, which sqlglot nests as deep as they are many."""
-    if isinstance(node, exp.Not):
-        return [node.this]
-    operands, rest = [], [node]
+def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """The operands of a whole run of ANDs or ORs, which sqlglot nests as deep as they are many."""
+    found, rest = [], [node]
     while rest:
         part = rest.pop()
-        if type(part) is type(node):
+        if type(part) is kind:
             rest += [part.expression, part.this]
         else:
-            operands.append(part)
-    return operands
-
-
-def _word(node: exp.Expr) -> str:
-    if isinstance(node, exp.Subquery | exp.Select):
-        return "a subquery"
-    return "OVER" if isinstance(node, exp.Window) else type(node).__name__.upper()
+            found.append(part)
+    return found
 
 
 _Method = Callable[[Binder, exp.Expr], Expr | None]
 _METHODS: tuple[tuple[type[exp.Expr] | tuple[type[exp.Expr], ...], _Method], ...] = (
     (exp.Paren, Binder._paren),
-    ((exp.Column, exp.Dot), Binder._column),
+    (Path, Binder._path),
+    ((exp.Star, SourceStar), Binder._star),
     (exp.Literal, Binder._literal),
     (exp.Boolean, Binder._boolean),
     (exp.Null, lambda _binder, _node: Literal(None, types.NULL)),
     (exp.Neg, Binder._negate),
-    ((exp.And, exp.Or, exp.Not), Binder._logic),
+    ((exp.And, exp.Or), Binder._logic),
+    (exp.Not, Binder._not),
     (tuple(_COMPARE), Binder._comparison),
     (exp.Between, Binder._between),
     (exp.In, Binder._in),
     (exp.Like, Binder._like),
-    (exp.Is, Binder._is),
+    (exp.Is, Binder._is_null),
     (tuple(_ARITHMETIC), Binder._arithmetic),
     (exp.DPipe, Binder._concat),
     (exp.Interval, Binder._interval),
     (exp.Case, Binder._case),
     (exp.Cast, Binder._cast),
-    (exp.Extract, Binder._extract),
     (exp.Anonymous, Binder._function),
 )

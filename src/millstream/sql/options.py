@@ -1,27 +1,26 @@
-"""WITH (...) options and SET values."""
+"""WITH (...) options."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
 from millstream.errors import ScriptError
+from millstream.sql.report import Report
 
 
-def options_of(node: exp.Expr) -> tuple[tuple[str, str], ...]:
-    """Options in the order written; a name may stand once."""
-    found: dict[str, tuple[str, str]] = {}
+def options_of(node: exp.Expr, report: Report) -> dict[str, exp.Expr]:
+    """Options by name in lower case, in the order written; a name may stand once."""
+    found: dict[str, exp.Expr] = {}
     for option in node.args.get("options") or []:
         name = str(option.this)
         if name.lower() in found:
-            raise ScriptError(f'option "{name}" stands twice', "each option is given once", "Remove one of them.")
-        found[name.lower()] = (name, str(value_of(option.args["value"])))
-    return tuple(found.values())
+            error = ScriptError(f'option "{name}" stands twice', "each option is given once", "Remove one of them.")
+            report(error, option)
+        else:
+            found[name.lower()] = option
+    return found
 
 
-def value_of(node: exp.Expr) -> str | float | bool:
-    """A constant: text, number, truth value or bare word."""
-    if isinstance(node, exp.Neg):
-        return f"-{value_of(node.this)}"
-    if isinstance(node, exp.Boolean):
-        return bool(node.this)
-    return node.name
+def pair(option: exp.Expr) -> tuple[str, str]:
+    """Name and value as written."""
+    return str(option.this), option.args["value"].name

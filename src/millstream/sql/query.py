@@ -6,108 +6,161 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from millstream.errors import Errors, ScriptError, Where, did_you_mean, listing
+from millstream.errors import Errors, ScriptError, did_you_mean, listing
 from millstream.model import types
-from millstream.model.expr import Call, Column, Expr, canonical, conjuncts, order, sources
+from millstream.model.expr import Call, Column, Expr, Literal, canonical, conjuncts, order, sources
 from millstream.model.functions import Function
 from millstream.model.query import Key, Output, Query, RowsWindow, Source, TimeWindow
-from millstream.model.stream import Stream
-from millstream.sql.dialect import CreateQuery
-from millstream.sql.expressions import Binder
-from millstream.sql.options import options_of
+from millstream.model.stream import Stream, check_name
+from millstream.sql.expressions import Binder, operands
+from millstream.sql.nodes import CreateQuery, SourceStar
+from millstream.sql.options import options_of, pair
+from millstream.sql.report import Report
 from millstream.sql.scope import Scope
-from millstream.sql.text import Text
+from millstream.sql.text import Text, too_deep
 from millstream.sql.windows import TimeBounds, window_clause
-
-_PARTS = ("expressions", "from_", "joins", "where", "windows")
-_PART_NAMES = {
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "order": "ORDER BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "distinct": "DISTINCT",
-    "with_": "WITH",
-    "qualify": "QUALIFY",
-    "laterals": "LATERAL",
-    "sample": "TABLESAMPLE",
-    "into": "INTO",
-}
 
 
 def bind_query(
     node: CreateQuery, streams: Mapping[str, Stream], functions: Mapping[str, Function], text: Text, errors: Errors
 ) -> Query | None:
     """The query, or None after reporting everything that is wrong with it."""
+    report = Report(text, errors, node.this.name)
+    try:
+        return _bind_query(node, streams, functions, text, report)
+    except RecursionError:
+        errors.add(too_deep(text.where(node, node.this.name)))
+        return None
+
+
+def _bind_query(
+    node: CreateQuery, streams: Mapping[str, Stream], functions: Mapping[str, Function], text: Text, report: Report
+) -> Query | None:
     name = node.this.name
-    select = node.args["select"]
     try:
-        options = options_of(node)
-        _check_shape(select)
-        found = _sources(select, streams, text, errors, name)
+        check_name("query", name)
     except ScriptError as error:
-        errors.add(error.at(text.where(node, name)))
+        report(error, node)
+    options = tuple(pair(option) for option in options_of(node, report).values())
+    scope = _scope(node, streams, report)
+    if scope is None:
         return None
-    if found is None:
+    binder = Binder(scope, functions, text, report)
+    conditions = _conditions(node, binder)
+    outputs = _outputs(node.args["outputs"], scope, binder)
+    bounds, rest = TimeBounds(scope), []
+    about_time = node.args["sources"][0]
+    for part, bound in reversed(conditions):
+        predicates = conjuncts(bound) if bound is not None else ()
+        others = [predicate for predicate in predicates if not bounds.take(predicate)]
+        about_time = part if len(others) < len(predicates) else about_time
+        rest += others
+    complete = all(bound is not None for _, bound in conditions)
+    window = _window(node.args.get("window"), bounds, binder, about_time, complete=complete)
+    if complete:
+        _check_joined(rest, scope, node, report)
+    if report.count or window is None or outputs is None:
         return None
-    scope = Scope(found)
-    binder = Binder(scope, functions, text, errors, name)
-    predicates = _join_predicates(select, scope, binder)
-    if select.args.get("where"):
-        predicates.append(binder.boolean(select.args["where"].this))
-    outputs = _outputs(select.expressions, scope, binder)
-    known = [part for predicate in predicates if predicate is not None for part in conjuncts(predicate)]
-    bounds = TimeBounds(scope)
-    rest = [predicate for predicate in known if not bounds.take(predicate)]
-    window = _window(select, bounds, binder) if select.args.get("windows") or None not in predicates else None
-    if window is None or outputs is None or None in predicates:
-        return None
-    try:
-        return _query(name, scope, rest, window, outputs, options, text.where(node, name))
-    except ScriptError as error:
-        errors.add(error.at(text.where(node, name)))
-        return None
+    keys, selections, residual = _sorted_out(rest, len(scope.sources))
+    return Query(name, scope.sources, keys, selections, residual, window, outputs, options, text.where(node, name))
 
 
-def _query(
-    name: str,
-    scope: Scope,
-    predicates: Sequence[Expr],
-    window: TimeWindow | RowsWindow,
-    outputs: tuple[Output, ...],
-    options: tuple[tuple[str, str], ...],
-    where: Where,
-) -> Query:
-    keys: list[Key] = []
-    selections: list[set[Expr]] = [set() for _ in scope.sources]
+def _scope(node: CreateQuery, streams: Mapping[str, Stream], report: Report) -> Scope | None:
+    """The sources of FROM, or None after reporting what is wrong with some of them."""
+    before = report.count
+    found: list[Source] = []
+    for ref in node.args["sources"]:
+        try:
+            source = _source(ref, streams)
+            if source.alias.lower() in (other.alias.lower() for other in found):
+                raise ScriptError(
+                    f'two sources are called "{source.alias}"', "each source has its own name", "Give one an alias."
+                )
+            found.append(source)
+        except ScriptError as error:
+            report(error, ref)
+    if report.count > before:
+        return None
+    if len(found) < 2:
+        alone = ScriptError("one stream in FROM", "a query joins two streams or more", "Name a second stream in FROM.")
+        report(alone, node.args["sources"][0])
+        return None
+    return Scope(found, _merged(node, found))
+
+
+def _merged(node: CreateQuery, found: Sequence[Source]) -> dict[str, set[int]]:
+    """The columns of USING, each with the sources that share it."""
+    merged: dict[str, set[int]] = {}
+    for position, ref in enumerate(node.args["sources"]):
+        for name in ref.args.get("using") or []:
+            having = [index for index in range(position + 1) if found[index].stream.find(name.name) is not None]
+            if position in having and len(having) > 1:
+                merged.setdefault(name.name.lower(), set()).update((having[0], position))
+    return merged
+
+
+def _source(ref: exp.Expr, streams: Mapping[str, Stream]) -> Source:
+    name = ref.this.name
+    stream = streams.get(name.lower())
+    if stream is None:
+        names = [stream.name for stream in streams.values()]
+        raise ScriptError(
+            f'no stream "{name}"',
+            f"the streams are {listing(names)}" if names else "the script declares no stream",
+            did_you_mean(name, names, "Declare it with CREATE STREAM."),
+        )
+    alias = ref.args.get("alias")
+    return Source(alias.name if alias else name, stream)
+
+
+def _conditions(node: CreateQuery, binder: Binder) -> list[tuple[exp.Expr, Expr | None]]:
+    """The conjuncts of every ON, USING and WHERE, each with what it is bound to."""
+    found: list[tuple[exp.Expr, Expr | None]] = []
+    for position, ref in enumerate(node.args["sources"]):
+        if ref.args.get("on"):
+            found += [(part, binder.boolean(part)) for part in operands(ref.args["on"], exp.And)]
+        for name in ref.args.get("using") or []:
+            try:
+                found.append((name, _using(name.name, position, binder.scope)))
+            except ScriptError as error:
+                binder.report(error, name)
+                found.append((name, None))
+    if node.args.get("condition"):
+        found += [(part, binder.boolean(part)) for part in operands(node.args["condition"], exp.And)]
+    return found
+
+
+def _using(name: str, position: int, scope: Scope) -> Expr:
+    right = scope.column(position, name)
+    before = [index for index in range(position) if scope.sources[index].stream.find(name) is not None]
+    left = scope.column(before[0] if before else 0, name)
+    if types.common(left.type, right.type) is None:
+        raise ScriptError(
+            f"USING ({name}) meets {left.type} and {right.type}", "both columns have one type", "Use ON with a CAST."
+        )
+    return Call("=", (left, right), types.BOOLEAN)
+
+
+def _sorted_out(
+    predicates: Sequence[Expr], count: int
+) -> tuple[tuple[Key, ...], tuple[tuple[Expr, ...], ...], tuple[Expr, ...]]:
+    """Keys, selections on one source, and what is left over."""
+    keys: dict[Key, None] = {}
+    selections: list[set[Expr]] = [set() for _ in range(count)]
     residual: set[Expr] = set()
     for predicate in predicates:
         key = _key(predicate)
         looks_at = sources(predicate)
         if key is not None:
-            keys.append(key)
+            keys[key] = None
         elif len(looks_at) == 1:
             selections[min(looks_at)].add(canonical(predicate))
         else:
             residual.add(canonical(predicate))
-    joined = [predicate for predicate in predicates if len(sources(predicate)) > 1]
-    if not joined:
-        aliases = [source.alias for source in scope.sources]
-        raise ScriptError(
-            f"nothing but time joins {listing(aliases)}",
-            "a query has a join predicate over its streams",
-            f"Add one such as {aliases[0]}.key = {aliases[1]}.key.",
-        )
-    return Query(
-        name,
-        scope.sources,
-        tuple(sorted(dict.fromkeys(keys), key=lambda key: (order(key.left), order(key.right)))),
+    return (
+        tuple(sorted(keys, key=lambda key: (order(key.left), order(key.right)))),
         tuple(tuple(sorted(selection, key=order)) for selection in selections),
         tuple(sorted(residual, key=order)),
-        window,
-        outputs,
-        options,
-        where,
     )
 
 
@@ -124,152 +177,89 @@ def _key(predicate: Expr) -> Key | None:
     return Key(left, right, kind) if min(sources(left)) < min(sources(right)) else Key(right, left, kind)
 
 
-def _check_shape(select: exp.Expr) -> None:
-    if not isinstance(select, exp.Select):
-        raise ScriptError(
-            "UNION and the like cannot make a query", "a query is one SELECT", "Write one query for each SELECT."
+def _check_joined(predicates: Sequence[Expr], scope: Scope, node: CreateQuery, report: Report) -> None:
+    """Every source is tied to the first by predicates over several sources."""
+    links = [looks_at for predicate in predicates if len(looks_at := sources(predicate)) > 1]
+    reached = {0}
+    for _ in scope.sources:
+        reached.update(source for link in links if link & reached for source in link)
+    loose = [index for index in range(len(scope.sources)) if index not in reached]
+    if loose:
+        aliases = [source.alias for source in scope.sources]
+        others = listing(alias for index, alias in enumerate(aliases) if index != loose[0])
+        error = ScriptError(
+            f"nothing but time joins {aliases[loose[0]]} with {others}",
+            "a query has a join predicate over its streams",
+            f"Add one such as {aliases[0]}.key = {aliases[loose[0]]}.key.",
         )
-    for part, value in select.args.items():
-        if value and part not in _PARTS:
-            raise ScriptError(
-                f"{_PART_NAMES.get(part, part.rstrip('_').upper())} is not part of the language",
-                "a query is SELECT ... FROM ... WHERE ... WINDOW ...",
-                "Apply it to the results.",
-            )
-    if select.args.get("from_") is None:
-        raise ScriptError("there is no FROM", "a query joins streams", "Add FROM a, b.")
+        report(error, node.args["sources"][loose[0]])
 
 
-def _sources(
-    select: exp.Expr, streams: Mapping[str, Stream], text: Text, errors: Errors, query: str
-) -> list[Source] | None:
-    """The sources of FROM, or None after reporting what is wrong with some of them."""
-    tables = [(select.args["from_"].this, None), *((join.this, join) for join in select.args.get("joins") or [])]
-    found: list[Source] = []
-    wrong = False
-    for table, join in tables:
-        try:
-            if join is not None:
-                _check_join(join)
-            source = _source(table, streams)
-            if source.alias.lower() in (other.alias.lower() for other in found):
-                raise ScriptError(
-                    f'two sources are called "{source.alias}"', "each source has its own name", "Give one an alias."
-                )
-            found.append(source)
-        except ScriptError as error:
-            errors.add(error.at(text.where(table, query)))
-            wrong = True
-    if wrong:
-        return None
-    if len(found) < 2:
-        raise ScriptError("one stream in FROM", "a query joins two streams or more", "Name a second stream in FROM.")
-    return found
-
-
-def _source(table: exp.Expr, streams: Mapping[str, Stream]) -> Source:
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise ScriptError("a subquery in FROM", "FROM names streams", "Name a stream.")
-    stream = streams.get(table.name.lower())
-    if stream is None:
-        names = [stream.name for stream in streams.values()]
-        raise ScriptError(
-            f'no stream "{table.name}"',
-            f"the streams are {listing(names)}" if names else "no stream is declared before this query",
-            did_you_mean(table.name, names, "Declare it with CREATE STREAM."),
-        )
-    return Source(table.alias or table.name, stream)
-
-
-def _check_join(join: exp.Expr) -> None:
-    words = [str(join.args[part]).upper() for part in ("method", "side", "kind") if join.args.get(part)]
-    if any(word not in ("INNER", "CROSS") for word in words):
-        raise ScriptError(f"{' '.join(words)} JOIN", "JOIN is an inner join", "Use JOIN ... ON, or FROM a, b WHERE ...")
-
-
-def _join_predicates(select: exp.Expr, scope: Scope, binder: Binder) -> list[Expr | None]:
-    predicates: list[Expr | None] = []
-    for position, join in enumerate(select.args.get("joins") or [], start=1):
-        if join.args.get("on"):
-            predicates.append(binder.boolean(join.args["on"]))
-        for name in join.args.get("using") or []:
-            try:
-                predicates.append(_using(name.name, position, scope))
-            except ScriptError as error:
-                binder.report(error, name)
-                predicates.append(None)
-    return predicates
-
-
-def _using(name: str, position: int, scope: Scope) -> Expr:
-    right = scope.column(position, name)
-    left = next(
-        (scope.column(i, name) for i in range(position) if scope.sources[i].stream.find(name) is not None), None
-    )
-    if left is None:
-        left = scope.column(0, name)
-    if types.common(left.type, right.type) is None:
-        raise ScriptError(
-            f"USING ({name}) meets {left.type} and {right.type}", "both columns have one type", "Use ON with a CAST."
-        )
-    return Call("=", (left, right), types.BOOLEAN)
-
-
-def _window(select: exp.Expr, bounds: TimeBounds, binder: Binder) -> TimeWindow | RowsWindow | None:
-    clause = select.args.get("windows")
+def _window(
+    clause: exp.Expr | None, bounds: TimeBounds, binder: Binder, about_time: exp.Expr, *, complete: bool
+) -> TimeWindow | RowsWindow | None:
+    """The window; where some condition could not be bound, a bound may be missing only for that."""
     try:
         if clause is None:
-            return bounds.window()
+            return bounds.window() if complete else None
         if bounds:
             raise ScriptError(
                 "a WINDOW and an interval predicate on the time columns",
                 "a query has one or the other",
                 "Remove one of them.",
             )
-        return window_clause(clause, binder.scope)
+        return window_clause(clause, binder.scope, binder.report)
     except ScriptError as error:
-        binder.report(error, clause or select.args.get("where") or select)
+        binder.report(error, clause or about_time)
         return None
 
 
 def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[Output, ...] | None:
     """The SELECT list. A column that needs it is named after its source too: T_Value, H_Value."""
-    named: list[tuple[str | None, Expr]] = []
+    named: list[tuple[exp.Expr, str | None, Expr]] = []
     complete = True
     for node in nodes:
-        if _is_star(node):
+        if isinstance(node, exp.Star | SourceStar):
             columns = _star(node, scope, binder)
             complete = complete and columns is not None
-            named += [(None, column) for column in columns or []]
+            named += [(node, None, column) for column in columns or []]
             continue
         bound = binder.bind(node.this if isinstance(node, exp.Alias) else node)
         if bound is None:
             complete = False
         else:
-            named.append((node.alias if isinstance(node, exp.Alias) else None, bound))
-    if not complete:
-        return None
-    plain = [(name or (expr.name if isinstance(expr, Column) else "")).lower() for name, expr in named]
-    outputs = []
-    for position, (name, expr) in enumerate(named):
-        if name is None and isinstance(expr, Column):
-            twice = plain.count(expr.name.lower()) > 1
-            name = f"{scope.sources[expr.source].alias}_{expr.name}" if twice else expr.name
-        outputs.append(Output(name or f"_c{position}", expr))
-    return tuple(outputs)
+            named.append((node, node.alias if isinstance(node, exp.Alias) else None, bound))
+    plain = [(name or _own_name(expr) or "").lower() for _, name, expr in named]
+    outputs: dict[str, Output] = {}
+    for position, (node, name, expr) in enumerate(named):
+        if name is None:
+            own = _own_name(expr)
+            twice = own is not None and plain.count(own.lower()) > 1
+            alias = scope.sources[min(sources(expr))].alias if twice else ""
+            name = f"{alias}_{own}" if twice else own or f"_c{position}"
+        if name.lower() in outputs:
+            error = ScriptError(
+                f'two result columns are named "{name}"', "result columns have different names", "Rename one with AS."
+            )
+            binder.report(error, node)
+        outputs[name.lower()] = Output(name, expr)
+    return tuple(outputs.values()) if complete else None
 
 
-def _is_star(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+def _own_name(expr: Expr) -> str | None:
+    """The name of a column or of a field of a struct."""
+    if isinstance(expr, Column):
+        return expr.name
+    if isinstance(expr, Call) and expr.op == "field" and isinstance(expr.args[1], Literal):
+        return str(expr.args[1].value)
+    return None
 
 
 def _star(node: exp.Expr, scope: Scope, binder: Binder) -> list[Column] | None:
-    star = node if isinstance(node, exp.Star) else node.this
+    if isinstance(node, exp.Star):
+        return scope.columns()
     try:
-        if any(star.args.values()):
-            raise ScriptError("* with EXCEPT, REPLACE or RENAME", "* selects all columns", "List the columns you want.")
-        wanted = [scope.source(node.table)] if isinstance(node, exp.Column) else range(len(scope.sources))
+        return scope.columns(scope.source(node.this.name))
     except ScriptError as error:
         binder.report(error, node)
         return None
-    return [scope.column(index, column.name) for index in wanted for column in scope.sources[index].stream.columns]

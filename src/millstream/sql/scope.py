@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.errors import ScriptError, Where, did_you_mean, listing
 from millstream.model.expr import Call, Column, Expr, Literal
 from millstream.model.query import Source
 from millstream.model.types import STRING
 
 
 class Scope:
-    """The sources of one query."""
+    """The sources of one query. `merged` holds the columns of USING, each with the sources that share it."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], merged: Mapping[str, Collection[int]] | None = None) -> None:
         self.sources = tuple(sources)
+        self._merged = dict(merged or {})
 
     def source(self, name: str) -> int:
         """The index of the source with this alias."""
@@ -26,51 +27,70 @@ class Scope:
         todo = f'This query calls it "{renamed[0]}".' if renamed else did_you_mean(name, aliases, "Use one of these.")
         raise ScriptError(f'no source "{name}" in this query', f"FROM names {listing(aliases)}", todo)
 
-    def resolve(self, path: Sequence[str]) -> Expr:
-        """`column`, `source.column`, and fields of structs behind either."""
-        if len(path) > 1 and (index := self._find(path[0])) is not None:
-            return self._fields(self.column(index, path[1]), path[2:])
-        found = [
-            (index, column)
-            for index, source in enumerate(self.sources)
-            if (column := source.stream.find(path[0])) is not None
-        ]
-        if len(found) > 1:
-            names = [f"{self.sources[index].alias}.{column.name}" for index, column in found]
-            raise ScriptError(
-                f'"{path[0]}" is ambiguous', f"it may mean {' or '.join(names)}", "Write the source before the column."
-            )
-        if found:
-            index, column = found[0]
-            return self._fields(Column(index, column.name, column.type), path[1:])
-        if len(path) > 1:
-            self.source(path[0])
-        known = {column.name: None for source in self.sources for column in source.stream.columns}
-        raise ScriptError(
-            f'no column "{path[0]}" in {" or ".join(dict.fromkeys(s.stream.name for s in self.sources))}',
-            f"there are {listing(known)}",
-            did_you_mean(path[0], known, "Use one of these, or '...' for text."),
-        )
+    def resolve(self, path: Sequence[str], places: Sequence[Where]) -> Expr:
+        """`column`, `source.column`, and fields of structs behind either; errors stand at the name they are about."""
+        index = self._find(path[0]) if len(path) > 1 else None
+        depth = 0 if index is None else 1
+        try:
+            expr: Expr = self._unqualified(path) if index is None else self.column(index, path[1])
+            for name in path[depth + 1 :]:
+                depth += 1
+                expr = _field(expr, name)
+        except ScriptError as error:
+            raise error.at(places[depth]) from None
+        return expr
 
     def column(self, index: int, name: str) -> Column:
         column = self.sources[index].stream.column(name)
         return Column(index, column.name, column.type)
 
+    def columns(self, index: int | None = None) -> list[Column]:
+        """What `*` stands for: the columns of one source, or of all with the merged ones once and first."""
+        if index is not None:
+            return [self.column(index, column.name) for column in self.sources[index].stream.columns]
+        everything = [column for i in range(len(self.sources)) for column in self.columns(i)]
+        first = [next(column for column in everything if self._is_merged(column, name)) for name in self._merged]
+        return first + [column for column in everything if not self._is_merged(column, column.name.lower())]
+
     def is_time(self, column: Column) -> bool:
         """Whether this is the time column of its source."""
         return column.name.lower() == self.sources[column.source].stream.time.lower()
+
+    def _unqualified(self, path: Sequence[str]) -> Column:
+        name = path[0]
+        found = [
+            Column(index, column.name, column.type)
+            for index, source in enumerate(self.sources)
+            if (column := source.stream.find(name)) is not None
+        ]
+        if len(found) == 1 or (found and all(self._is_merged(column, name.lower()) for column in found)):
+            return found[0]
+        if found:
+            names = [f"{self.sources[column.source].alias}.{column.name}" for column in found]
+            raise ScriptError(
+                f'"{name}" is ambiguous', f"it may mean {' or '.join(names)}", "Write the source before the column."
+            )
+        if len(path) > 1:
+            self.source(name)
+        known = {column.name: None for source in self.sources for column in source.stream.columns}
+        raise ScriptError(
+            f'no column "{name}" in {" or ".join(dict.fromkeys(s.stream.name for s in self.sources))}',
+            f"there are {listing(known)}",
+            did_you_mean(name, known, "Use one of these, or '...' for text."),
+        )
+
+    def _is_merged(self, column: Column, name: str) -> bool:
+        return column.name.lower() == name and column.source in self._merged.get(name, ())
 
     def _find(self, name: str) -> int | None:
         lower = name.lower()
         return next((i for i, source in enumerate(self.sources) if source.alias.lower() == lower), None)
 
-    def _fields(self, expr: Expr, names: Sequence[str]) -> Expr:
-        for name in names:
-            fields = {field.name.lower(): field for field in expr.type.fields}
-            if name.lower() not in fields:
-                known = [field.name for field in expr.type.fields]
-                valid = f"it has {listing(known)}" if known else f"{expr.type} has no fields"
-                raise ScriptError(f'no field "{name}" here', valid, did_you_mean(name, known, "Use the column itself."))
-            field = fields[name.lower()]
-            expr = Call("field", (expr, Literal(field.name, STRING)), field.type)
-        return expr
+
+def _field(expr: Expr, name: str) -> Expr:
+    field = next((field for field in expr.type.fields if field.name.lower() == name.lower()), None)
+    if field is None:
+        known = [field.name for field in expr.type.fields]
+        valid = f"the fields are {listing(known)}" if known else f"{expr.type} has no fields"
+        raise ScriptError(f'no field "{name}" here', valid, did_you_mean(name, known, "Use the column itself."))
+    return Call("field", (expr, Literal(field.name, STRING)), field.type)

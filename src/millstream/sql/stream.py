@@ -2,66 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
+
+from sqlglot import exp
 
 from millstream.errors import ScriptError
 from millstream.model import duration
-from millstream.model.stream import Stream, StreamColumn
-from millstream.sql.dialect import CreateStream
-from millstream.sql.expressions import data_type
-from millstream.sql.options import options_of
+from millstream.model.stream import Stream, StreamColumn, check_hint, check_name, check_time
+from millstream.sql.nodes import CreateStream
+from millstream.sql.options import options_of, pair
+from millstream.sql.report import Report
+from millstream.sql.types import data_type
 
 T = TypeVar("T")
 OURS = ("time", "delay", "idle", "rate", "keys")
 
 
-def bind_stream(node: CreateStream) -> Stream:
-    """The stream; our own options are taken out, all others go to the reader as they are."""
+def bind_stream(node: CreateStream, report: Report) -> Stream | None:
+    """The stream, or None after reporting everything that is wrong with it.
+
+    Our own options are taken out, all others go to the reader as they are.
+    """
     name = node.this.name
-    columns = tuple(StreamColumn(column.this.name, data_type(column.args["kind"])) for column in node.args["columns"])
-    given = options_of(node)
-    ours = {key.lower(): value for key, value in given if key.lower() in OURS}
-    if "time" not in ours:
+    try:
+        check_name("stream", name)
+    except ScriptError as error:
+        report(error, node)
+    columns = _columns(node, report)
+    options = options_of(node, report)
+    delay = _hint(options, "delay", duration.parse, report)
+    idle = _hint(options, "idle", duration.parse, report)
+    rate = _hint(options, "rate", _number, report)
+    keys = _hint(options, "keys", _whole, report)
+    time = _time(node, columns, options, report)
+    if report.count or time is None:
+        return None
+    rest = tuple(pair(option) for key, option in options.items() if key not in OURS)
+    return Stream(name, columns, time, delay or 0, idle, rate, keys, rest)
+
+
+def _time(
+    node: CreateStream, columns: tuple[StreamColumn, ...], options: Mapping[str, exp.Expr], report: Report
+) -> str | None:
+    name = node.this.name
+    if not node.args["columns"]:
+        report(ScriptError(f"stream {name} has no columns", "a stream has a time column", "List its columns."), node)
+    elif "time" not in options:
         timestamps = [column.name for column in columns if column.type.is_timestamp]
-        raise ScriptError(
+        missing = ScriptError(
             f"stream {name} has no time column",
             "WITH names the column that holds the event time",
-            f"Add WITH (time = '{timestamps[0] if timestamps else 'column'}').",
+            f"Add time = '{timestamps[0] if timestamps else 'column'}' to WITH.",
         )
-    rest = tuple((key, value) for key, value in given if key.lower() not in OURS)
-    return Stream(
-        name,
-        columns,
-        ours["time"],
-        delay=_optional(ours, "delay", duration.parse) or 0,
-        idle=_optional(ours, "idle", duration.parse),
-        rate=_optional(ours, "rate", _number),
-        keys=_optional(ours, "keys", _whole),
-        options=rest,
-    )
+        report(missing, node)
+    elif len(columns) == len(node.args["columns"]):
+        time = pair(options["time"])[1]
+        try:
+            check_time(name, columns, time)
+            return time
+        except ScriptError as error:
+            report(error, options["time"].args["value"])
+    return None
 
 
-def _optional(options: dict[str, str], name: str, read: Callable[[str], T]) -> T | None:
+def _columns(node: CreateStream, report: Report) -> tuple[StreamColumn, ...]:
+    found: dict[str, StreamColumn] = {}
+    for column in node.args["columns"]:
+        name = column.this.name
+        if name.lower() in found:
+            report(
+                ScriptError(f'column "{name}" stands twice', "each column has its own name", "Rename or remove one."),
+                column,
+            )
+            continue
+        try:
+            found[name.lower()] = StreamColumn(name, data_type(column.args["kind"], report))
+        except ScriptError as error:
+            report(error, column)
+    return tuple(found.values())
+
+
+def _hint(options: Mapping[str, exp.Expr], name: str, read: Callable[[str], T], report: Report) -> T | None:
     if name not in options:
         return None
+    text = pair(options[name])[1]
     try:
-        return read(options[name])
+        value = read(text)
+        check_hint(name, value)
+        return value
     except ScriptError as error:
-        raise ScriptError(f"{name} = '{options[name]}': {error.found}", error.valid, error.todo) from None
+        report(error, options[name].args["value"])
+        return None
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ScriptError("not a number", "a rate is rows per second", "Give a number such as 1000.") from None
+        raise ScriptError(
+            f"'{text}' is not a number", "a rate is rows per second", "Give a number such as 1000."
+        ) from None
 
 
 def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ScriptError(
-            "not a whole number", "keys is how many join keys there are", "Give a whole number."
-        ) from None
+    if not text.removeprefix("-").isdecimal() or len(text) > 30:
+        found, valid = f"'{text}' is not a whole number", "keys is how many join keys there are"
+        raise ScriptError(found, valid, "Give a whole number.")
+    return int(text)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.errors import Errors, ScriptError, Where
-from millstream.model import types
 from millstream.sql.dialect import QUERY_SHAPE, SET_SHAPE, STREAM_SHAPE, Millstream
+from millstream.sql.terms import SyntaxProblem
 
-_QUOTE_OR_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|['\"`]", re.DOTALL)
+# What a script is made of between quotes and comments; an opening without its end is left to the last branch.
+_PIECES = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|(?P<open>['"`]|/\*)""", re.DOTALL
+)
 _SHAPES = {"STREAM": STREAM_SHAPE, "QUERY": QUERY_SHAPE}
 
 
@@ -22,26 +26,59 @@ class Text:
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
+        self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", sql))]
 
     def place(self, offset: int, query: str | None = None) -> Where:
-        offset = min(max(offset, 0), len(self.sql))
-        line_start = self.sql.rfind("\n", 0, offset) + 1
-        return Where(self.sql.count("\n", 0, offset) + 1, offset - line_start + 1, query)
+        line = bisect_right(self._line_starts, offset)
+        return Where(line, offset - self._line_starts[line - 1] + 1, query)
 
     def where(self, node: exp.Expr, query: str | None = None) -> Where:
         """Where a node begins in the text."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        if not starts and node.parent is not None:
+            return self.where(node.parent, query)
         return self.place(min(starts, default=0), query)
 
 
-def statements(text: Text, errors: Errors) -> Iterator[exp.Expr]:
-    """The statements that parse; an error is reported for each that does not."""
-    dialect = Millstream()
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements that parse, and the names of streams whose statement does not."""
+
+    nodes: tuple[exp.Expr, ...]
+    broken_streams: frozenset[str]
+
+
+def statements(text: Text, errors: Errors) -> Statements:
+    """The statements of a script; an error is reported for each that does not parse."""
+    chunks = _chunks(text, errors)
+    nodes: list[exp.Expr] = []
+    broken: set[str] = set()
+    for chunk in chunks:
+        try:
+            parsed = Millstream().parser().parse(chunk, text.sql)
+            nodes += [node for node in parsed if node is not None]
+            continue
+        except SyntaxProblem as problem:
+            errors.add(_syntax_error(text, chunk, problem))
+        except RecursionError:
+            errors.add(too_deep(text.place(chunk[0].start, _query_name(chunk))))
+        if _begins(chunk, "STREAM") and len(chunk) > 2:
+            broken.add(chunk[2].text.lower())
+    return Statements(tuple(nodes), frozenset(broken))
+
+
+def too_deep(where: Where) -> ScriptError:
+    found, valid = "the statement is nested too deeply", "expressions nest some fifty levels"
+    return ScriptError(found, valid, "Split it into simpler ones.", where)
+
+
+def _chunks(text: Text, errors: Errors) -> list[list[Token]]:
+    """The tokens of each statement."""
     try:
-        all_tokens = dialect.tokenize(text.sql)
-    except TokenError as error:
-        errors.add(_token_error(text, error))
-        return
+        all_tokens = Millstream().tokenize(text.sql)
+    except TokenError:
+        errors.add(_token_error(text))
+        return []
     chunks: list[list[Token]] = [[]]
     for token in all_tokens:
         if token.token_type == TokenType.SEMICOLON:
@@ -50,95 +87,42 @@ def statements(text: Text, errors: Errors) -> Iterator[exp.Expr]:
             chunks[-1].append(token)
     chunks = [chunk for chunk in chunks if chunk]
     if not chunks:
-        errors.add(
-            ScriptError(
-                "the script is empty",
-                "a script declares streams and queries",
-                f"Begin with {STREAM_SHAPE};",
-                text.place(0),
-            )
-        )
-    for chunk in chunks:
-        try:
-            parsed = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(chunk, text.sql)
-        except ParseError as error:
-            errors.add(_syntax_error(text, chunk, error))
-        except RecursionError:
-            errors.add(
-                ScriptError(
-                    "the statement is nested too deeply",
-                    "expressions may nest some hundred levels",
-                    "Split it into simpler ones.",
-                    text.place(chunk[0].start),
-                )
-            )
-        else:
-            yield from (node for node in parsed if node is not None)
+        found, valid = "the script is empty", "a script declares streams and queries"
+        errors.add(ScriptError(found, valid, f"Begin with {STREAM_SHAPE};", text.place(0)))
+    return chunks
 
 
-def _token_error(text: Text, error: TokenError) -> ScriptError:
-    opened = None
-    for piece in _QUOTE_OR_COMMENT.finditer(text.sql):
-        if opened is None and piece[0] in "'\"`":
-            opened = piece.start()
-        elif opened is not None and piece[0] == text.sql[opened]:
-            opened = None
-    if opened is None:
-        return ScriptError(
-            "the text cannot be read as SQL",
-            "statements end with ;",
-            "Remove what is not SQL.",
-            text.place(error.start or 0),
-        )
+def _token_error(text: Text) -> ScriptError:
+    """The tokenizer stops at nothing but what is opened and never closed."""
+    opened = next((piece for piece in _PIECES.finditer(text.sql) if piece["open"]), None)
+    place = text.place(opened.start() if opened else 0)
+    if opened is None or opened["open"] == "/*":
+        return ScriptError("a comment /* is opened and never closed", "a comment ends with */", "Close it.", place)
     return ScriptError(
-        f"a quote {text.sql[opened]} is opened and never closed",
+        f"a quote {opened['open']} is opened and never closed",
         "text stands in '...' and odd names in \"...\"",
         "Close the quote.",
-        text.place(opened),
+        place,
     )
 
 
-def _syntax_error(text: Text, chunk: list[Token], error: ParseError) -> ScriptError:
-    detail = error.errors[0] if error.errors else {}
-    description = str(detail.get("description") or "syntax error")
-    highlight = str(detail.get("highlight") or "")
-    words = [token.text.upper() for token in chunk[:2]]
-    second = words[1] if len(words) > 1 else ""
-    query = chunk[2].text if words == ["CREATE", "QUERY"] and len(chunk) > 2 else None
-    offset = _offset(text, chunk, detail)
-    if description == "Unknown statement":
-        found = f'"{" ".join(words)}" begins no statement of a script'
-        valid = "a script has CREATE STREAM, CREATE QUERY and SET"
-        return ScriptError(found, valid, "Use one of these.", text.place(chunk[0].start))
-    if description == "Expected a type":
-        try:
-            types.simple(highlight)
-        except ScriptError as unknown:
-            return unknown.at(text.place(offset))
-    shape = _SHAPES.get(second, SET_SHAPE if words[0] == "SET" else "")
-    told = (
-        "an expression is missing" if "equired keyword" in description else description.replace("Expecting", "Expected")
-    )
-    told = told[0].lower() + told[1:]
-    if "nvalid expression" in description:
-        found = f'"{highlight}" is not expected here'
-    elif offset > chunk[-1].end:
-        found = f"{told}, but the statement ends"
-    else:
-        found = f'{told}, found "{highlight}"'
-    previous = next((token for token in reversed(chunk) if token.end < offset), None)
+def _syntax_error(text: Text, chunk: list[Token], problem: SyntaxProblem) -> ScriptError:
+    first = chunk[0].text.upper()
+    second = chunk[1].text.upper() if len(chunk) > 1 else ""
+    shape = SET_SHAPE if first == "SET" else _SHAPES.get(second, "")
+    previous = next((token for token in reversed(chunk) if token.end < problem.offset), None)
     todo = f'Check the text after "{previous.text}".' if previous else "Check the statement."
-    return ScriptError(found, f"the form is {shape}", todo, text.place(offset, query))
+    return ScriptError(
+        problem.found,
+        problem.valid or f"the form is {shape}",
+        problem.todo or todo,
+        text.place(problem.offset, _query_name(chunk)),
+    )
 
 
-def _offset(text: Text, chunk: list[Token], detail: dict[str, object]) -> int:
-    """Where sqlglot stopped. It counts the column of a token's end, so the token is looked up again."""
-    for token in chunk:
-        if token.line == detail.get("line") and token.col == detail.get("col"):
-            return len(text.sql[: token.end + 1]) if token is chunk[-1] and _ended(token, detail) else token.start
-    return chunk[-1].end + 1
+def _begins(chunk: list[Token], word: str) -> bool:
+    return [token.text.upper() for token in chunk[:2]] == ["CREATE", word]
 
 
-def _ended(token: Token, detail: dict[str, object]) -> bool:
-    """Whether the error names the last token only because nothing came after it."""
-    return str(detail.get("description", "")).startswith("Expect") and detail.get("highlight") == token.text
+def _query_name(chunk: list[Token]) -> str | None:
+    return chunk[2].text if _begins(chunk, "QUERY") and len(chunk) > 2 else None

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from millstream.errors import ScriptError, listing
 from millstream.model import duration
 from millstream.model.expr import MIRROR, Call, Column, Expr, Literal
 from millstream.model.interval import Interval
 from millstream.model.query import Bound, RowsWindow, TimeWindow
 from millstream.model.types import INTERVAL
-from millstream.sql.dialect import WindowClause, WindowSize
+from millstream.sql.report import Report
 from millstream.sql.scope import Scope
 
 _ORDERED = ("<", "<=", ">", ">=", "=")
@@ -125,19 +127,23 @@ def _minus(a: tuple[dict[int, int], int], b: tuple[dict[int, int], int]) -> tupl
     return _plus(a, ({source: -factor for source, factor in b[0].items()}, -b[1]))
 
 
-def window_clause(clause: WindowClause, scope: Scope) -> TimeWindow | RowsWindow:
-    """A WINDOW clause over the sources of a query."""
-    sizes: Sequence[WindowSize] = clause.args["sizes"]
-    named = [size for size in sizes if size.args.get("source") is not None]
-    one_for_all = len(sizes) == 1 and not named
-    lengths = [_length(sizes[0])] * len(scope.sources) if one_for_all else _per_source(sizes, scope)
-    units = {is_rows for _, is_rows in lengths}
-    if len(units) > 1:
+def window_clause(clause: exp.Expr, scope: Scope, report: Report) -> TimeWindow | RowsWindow | None:
+    """A WINDOW clause over the sources of a query, or None after reporting what is wrong with it."""
+    sizes: Sequence[exp.Expr] = clause.args["sizes"]
+    if len(sizes) == 1 and sizes[0].args.get("source") is None:
+        length = _length(sizes[0], report)
+        lengths = [length] * len(scope.sources)
+    else:
+        lengths = _per_source(sizes, scope, report)
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths) or not known:
+        return None
+    if len({is_rows for _, is_rows in known}) > 1:
         raise ScriptError(
             "a window in ROWS beside one in time", "a query's windows are all of one kind", "Use one kind."
         )
-    amounts = [amount for amount, _ in lengths]
-    if True in units:
+    amounts = [amount for amount, _ in known]
+    if known[0][1]:
         return RowsWindow(tuple(amounts))
     return TimeWindow(
         tuple(
@@ -148,20 +154,24 @@ def window_clause(clause: WindowClause, scope: Scope) -> TimeWindow | RowsWindow
     )
 
 
-def _per_source(sizes: Sequence[WindowSize], scope: Scope) -> list[tuple[int, bool]]:
-    found: dict[int, tuple[int, bool]] = {}
+def _per_source(sizes: Sequence[exp.Expr], scope: Scope, report: Report) -> list[tuple[int, bool] | None]:
+    found: dict[int, tuple[int, bool] | None] = {}
     for size in sizes:
         source = size.args.get("source")
-        if source is None:
-            raise ScriptError(
-                "several windows without a source",
-                "WINDOW takes one size, or one per source",
-                "Write WINDOW a 5 MINUTES, b 1 MINUTE.",
-            )
-        index = scope.source(source.name)
-        if index in found:
-            raise ScriptError(f'two windows for "{source.name}"', "each source has one", "Remove one of them.")
-        found[index] = _length(size)
+        try:
+            if source is None:
+                raise ScriptError(
+                    "several windows, and this one names no source",
+                    "WINDOW takes one size, or one per source",
+                    "Write WINDOW a 5 MINUTES, b 1 MINUTE.",
+                )
+            index = scope.source(source.name)
+            if index in found:
+                raise ScriptError(f'two windows for "{source.name}"', "each source has one", "Remove one of them.")
+            found[index] = _length(size, report)
+        except ScriptError as error:
+            report(error, size)
+            return []
     left_out = [source.alias for index, source in enumerate(scope.sources) if index not in found]
     if left_out:
         raise ScriptError(
@@ -170,29 +180,38 @@ def _per_source(sizes: Sequence[WindowSize], scope: Scope) -> list[tuple[int, bo
     return [found[index] for index in range(len(scope.sources))]
 
 
-def _length(size: WindowSize) -> tuple[int, bool]:
-    """Microseconds, or a number of rows and True."""
-    amount, unit = size.args["amount"], size.args.get("unit")
-    if unit is None:
-        if not amount.is_string:
-            raise ScriptError(
-                f"WINDOW {amount.name} has no unit",
-                "a window is a number and a unit",
-                f"Write WINDOW {amount.name} SECONDS.",
-            )
-        return duration.parse(amount.name), False
-    if unit.name.upper() in ("ROW", "ROWS"):
-        try:
-            return int(amount.name), True
-        except ValueError:
-            raise ScriptError(
-                f"{amount.name} ROWS", "rows are counted in whole numbers", "Give a whole number."
-            ) from None
+def _length(size: exp.Expr, report: Report) -> tuple[int, bool] | None:
+    """Microseconds, or a number of rows and True; None after reporting why it is neither."""
+    length = size.this
+    amount, unit = length.this, length.args.get("unit")
     try:
-        return duration.of(amount.name, unit.name), False
-    except ArithmeticError:
-        raise ScriptError(
-            f"WINDOW '{amount.name}' {unit.name}",
-            "a window is a number and a unit",
-            "Write for example WINDOW 1 MINUTE.",
-        ) from None
+        if unit is not None and unit.name.upper() in ("ROW", "ROWS"):
+            rows = _rows(amount.name)
+            RowsWindow((rows,))
+            return rows, True
+        microseconds = microseconds_of(length, report)
+        Interval.window(microseconds)
+        return microseconds, False
+    except ScriptError as error:
+        report(error, length)
+        return None
+
+
+def _rows(amount: str) -> int:
+    if not amount.removeprefix("-").isdecimal() or len(amount) > 15:
+        raise ScriptError(f"a window of {amount} ROWS", "rows are counted in whole numbers", "Give a whole number.")
+    return int(amount)
+
+
+def microseconds_of(length: exp.Expr, report: Report) -> int:
+    """A number and a unit, or text with both."""
+    amount, unit = length.this, length.args.get("unit")
+    if unit is not None:
+        try:
+            duration.unit(unit.name)
+        except ScriptError as error:
+            raise report.placed(error, unit) from None
+        return duration.of(amount.name, unit.name)
+    if amount.is_string:
+        return duration.parse(amount.name)
+    raise ScriptError(f"{amount.name} has no unit", "a length is a number and a unit", f"Write {amount.name} SECONDS.")

@@ -1,0 +1,231 @@
+"""A chain at work: its segments, its ledger, and one step per batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.engine.intake import Intake, depths
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
+from millstream.engine.probe import CHUNK, differences, matches
+from millstream.engine.release import Bounds
+from millstream.engine.segment import Segment, merge
+from millstream.engine.statistics import ChainStatistics
+from millstream.engine.store import MemoryStore, Store
+from millstream.engine.units import Ledger, Policy, Unit, fused
+from millstream.model.duration import LONGEST
+from millstream.model.functions import Function
+from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
+
+Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
+_FAN_IN = 4
+_SPANS_PER_REACH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When a run stops: after so many units, or when so many seconds are over; None means when all is done."""
+
+    units: int | None = None
+    seconds: float | None = None
+
+
+class ChainRun:
+    """The state of one chain in one process."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        functions: Mapping[str, Function],
+        *,
+        store: Store | None = None,
+        hash_bits: int = 64,
+        chunk: int = CHUNK,
+    ) -> None:
+        self._functions = functions
+        self._store = store or MemoryStore()
+        self._hash_bits = hash_bits
+        self._chunk = chunk
+        self._number = 0
+        self._conditions = Conditions(functions)
+        self._members: dict[str, MemberRun] = {}
+        self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
+        self.ledger = Ledger()
+        self.statistics = ChainStatistics()
+        self.batch = 0
+        self.watermark = -(2**62)
+        self.change(chain)
+
+    def change(self, chain: Chain) -> None:
+        """Takes over another plan of the same signature between batches. No row moves.
+
+        A query that is new sees pairs with a tuple from the next batch on; units of before never serve it.
+        """
+        self.chain = chain
+        self._members = {
+            member.name: self._kept(member.name, MemberRun(member, self._functions, self.batch + 1))
+            for member in chain.members
+        }
+        make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
+        self._intake = make
+        self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
+        self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
+
+    def _kept(self, name: str, new: MemberRun) -> MemberRun:
+        """A query that stays keeps the batch since which it runs, unless it has changed."""
+        old = self._members.get(name)
+        if old is not None and old.same_as(new):
+            new.since = old.since
+        return new
+
+    def arrive(self, rows: Mapping[str, pa.RecordBatch | None]) -> None:
+        """Rows in time become segments, and segments become units: each pair of tuples will be met exactly once."""
+        self.batch += 1
+        lefts, rights = self._take_in(LEFT, rows.get(LEFT)), self._take_in(RIGHT, rows.get(RIGHT))
+        meeting = [(right, left) for right in rights for left in (*self.segments[LEFT], *lefts)]
+        meeting += [(left, right) for left in lefts for right in self.segments[RIGHT]]
+        everything = Interval(1 - LONGEST, LONGEST - 1)
+        self.ledger.add(unit for probe, state in meeting for unit in self._units(probe, state, everything))
+        self.segments[LEFT] += lefts
+        self.segments[RIGHT] += rights
+
+    def _take_in(self, side: str, rows: pa.RecordBatch | None) -> list[Segment]:
+        if rows is None or not rows.num_rows:
+            return []
+        made = self._intake[side].segments(rows, self.batch, self._lanes[side], self._next_number)
+        self.statistics.arrived(side, made)
+        return [self._store.keep(segment) for segment in made]
+
+    def run(self, policy: Policy, budget: Budget, deliver: Deliver) -> None:
+        """Does units until the budget is spent or none is left."""
+        if budget == Budget():
+            for unit in fused(self.ledger.take_all()):
+                self._execute(unit, deliver)
+            return
+        done, until = 0, None if budget.seconds is None else time.perf_counter() + budget.seconds
+        while budget.units is None or done < budget.units:
+            chosen = self.ledger.take(policy)
+            if chosen is None:
+                break
+            self._execute(chosen, deliver)
+            done += 1
+            if until is not None and time.perf_counter() >= until:
+                break
+
+    def settle(self, watermark: int) -> None:
+        """After a batch: drops segments nothing needs any more and merges small neighbours."""
+        self.watermark = max(self.watermark, watermark)
+        busy = self.ledger.segments()
+        for side in (LEFT, RIGHT):
+            alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
+            kept = self._compacted(alive, busy)
+            numbers = {segment.number for segment in kept}
+            for segment in self.segments[side]:
+                if segment.number not in numbers:
+                    self._store.drop(segment)
+            self.segments[side] = kept
+
+    def bounds(self, policy: Policy) -> dict[str, Bounds]:
+        """For each query, the earliest place a row still to come can have."""
+        fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
+        held = dict(fresh)
+        for task in self.ledger.tasks():
+            piece = self._slice_of(task.interval)
+            names = [name for name in piece.queries if self._members[name].since <= task.probe.batch]
+            first = min(max(task.probe.first, state.first) for state in task.states)
+            for name in names:
+                fresh[name] = min(fresh[name], (first, task.probe.batch, task.near))
+                near = task.near if policy.releases_early else 0
+                held[name] = min(held[name], (first, task.probe.batch, near))
+        return {name: Bounds(fresh[name], held[name]) for name in self._members}
+
+    def _units(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:
+        """The units of two segments: one per slice in which they can have pairs for a query that may see them."""
+        least, greatest = differences(probe, state)
+        left, right = (probe, state) if probe.side == LEFT else (state, probe)
+        low, high = max(least, within.lo, 1 - right.reach), min(greatest + 1, within.hi, left.reach)
+        for piece in self.chain.slices:
+            lo, hi = max(piece.interval.lo, within.lo), min(piece.interval.hi, within.hi)
+            if max(lo, low) < min(hi, high) and any(self._members[name].since <= probe.batch for name in piece.queries):
+                yield Unit(probe, state, Interval(lo, hi))
+
+    def _execute(self, unit: Unit, deliver: Deliver) -> None:
+        probe_is_left = unit.probe.side == LEFT
+        left, right = (unit.probe, unit.state) if probe_is_left else (unit.state, unit.probe)
+        least, greatest = differences(unit.probe, unit.state)
+        within = Interval(max(unit.interval.lo, least), min(unit.interval.hi, greatest + 1))
+        pieces = [
+            piece for piece in self.chain.slices if piece.interval.lo < within.hi and piece.interval.hi > within.lo
+        ]
+        ends = {end for piece in pieces for end in (piece.interval.lo, piece.interval.hi, *piece.cuts)}
+        cuts = sorted(end for end in ends if within.lo < end < within.hi)
+        names = dict.fromkeys(name for piece in pieces for name in piece.queries)
+        members = [m for name in names if (m := self._members[name]).since <= unit.probe.batch]
+        access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
+        began, found = time.perf_counter_ns(), 0
+        for probe_rows, state_rows in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
+            met = (probe_rows, state_rows) if probe_is_left else (state_rows, probe_rows)
+            pairs = self._truly_equal(Pairs(left, right, *met))
+            found += len(pairs)
+            if len(pairs):
+                for member, own, rows in serve(pairs, within, cuts, members, self._conditions):
+                    self.statistics.served(member.name, rows.num_rows, self.batch)
+                    deliver(member, own, rows, unit)
+        self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
+
+    def _slice_of(self, interval: Interval) -> Slice:
+        return next(piece for piece in self.chain.slices if piece.interval.covers(interval))
+
+    def _truly_equal(self, pairs: Pairs) -> Pairs:
+        """Hashed codes may collide: the keys themselves decide."""
+        if self._intake[LEFT].exact:
+            return pairs
+        kept = np.ones(len(pairs), dtype=np.bool_)
+        sides = [self._intake[side].pair_keys(pairs) for side in (LEFT, RIGHT)]
+        for left, right in zip(*sides, strict=True):
+            equal = pc.equal(left, right)
+            if pa.types.is_floating(left.type):
+                equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+            kept &= np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
+        return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
+
+    def _compacted(self, segments: Sequence[Segment], busy: Iterable[int]) -> list[Segment]:
+        """Size-tiered: where enough neighbours of a lane have one size, those become one that do not span too long."""
+        by_lane: dict[int, list[Segment]] = {}
+        for segment in segments:
+            by_lane.setdefault(segment.reach, []).append(segment)
+        merged = [done for lane in by_lane.values() for done in self._compacted_lane(lane, set(busy))]
+        return sorted(merged, key=lambda segment: (segment.batch, segment.number))
+
+    def _compacted_lane(self, lane: list[Segment], busy: set[int]) -> list[Segment]:
+        lane = list(lane)
+        longest = self._longest_span(lane[0])
+        start = len(lane) - _FAN_IN
+        while start >= 0:
+            run = lane[start : start + _FAN_IN]
+            tiers = {len(segment).bit_length() // 2 for segment in run}
+            if len(tiers) == 1 and not any(segment.number in busy for segment in run):
+                while len(run) > 1 and max(s.last for s in run) - min(s.first for s in run) > longest:
+                    run.pop()
+                if len(run) > 1:
+                    lane[start : start + len(run)] = [self._store.keep(merge(self._next_number(), run))]
+                    start = min(start + 1, len(lane) - _FAN_IN + 1)
+            start -= 1
+        return lane
+
+    def _longest_span(self, segment: Segment) -> int:
+        hull = (
+            max(piece.interval.hi for piece in self.chain.slices),
+            min(piece.interval.lo for piece in self.chain.slices),
+        )
+        return max(segment.reach, hull[0] - hull[1]) // _SPANS_PER_REACH
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number

@@ -1,0 +1,99 @@
+"""Arriving rows: late ones set aside, keys coded, lanes told apart, segments built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.engine.arrow import Ints, arrow_type
+from millstream.engine.expressions import as_array, compile_expr
+from millstream.engine.keys import codes, is_exact
+from millstream.engine.pairs import Conditions, Pairs
+from millstream.engine.segment import Condition, Segment, build
+from millstream.model.functions import Function
+from millstream.plan.nodes import LEFT, Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Rows that pass the condition are needed until the watermark passes their time plus `reach`."""
+
+    reach: int
+    condition: Condition
+
+
+def depths(chain: Chain, side: str) -> tuple[Depth, ...]:
+    """From the farthest reach to the nearest; the first whose condition a row passes is its depth."""
+    farthest: dict[Condition, int] = {}
+    for member in chain.members:
+        condition = member.left if side == LEFT else member.right
+        reach = max(_reach(chain, side, member.interval.lo, member.interval.hi), farthest.get(condition, -(2**62)))
+        farthest[condition] = reach
+    kept: list[Depth] = []
+    for condition, reach in sorted(farthest.items(), key=lambda item: (-item[1], len(item[0]), repr(item[0]))):
+        if not any(other.condition <= condition for other in kept):
+            kept.append(Depth(reach, condition))
+    return tuple(kept)
+
+
+def _reach(chain: Chain, side: str, lo: int, hi: int) -> int:
+    """The end of the slice the query ends in: a tuple stays as long as its last slice."""
+    if side == LEFT:
+        return min(piece.interval.hi for piece in chain.slices if piece.interval.hi >= hi)
+    return 1 - max(piece.interval.lo for piece in chain.slices if piece.interval.lo <= lo)
+
+
+class Intake:
+    """One side of a chain."""
+
+    def __init__(
+        self, chain: Chain, side: str, functions: Mapping[str, Function], conditions: Conditions, hash_bits: int
+    ) -> None:
+        self._side = side
+        self._time = (chain.streams[0] if side == LEFT else chain.streams[1]).time
+        self._conditions = conditions
+        self._hash_bits = hash_bits
+        parts = [(key.left if side == LEFT else key.right, arrow_type(key.type)) for key in chain.keys]
+        self._keys = [(compile_expr(expr, functions), kind) for expr, kind in parts]
+        self.exact = is_exact([kind for _, kind in parts])
+
+    def pair_keys(self, pairs: Pairs) -> list[pa.Array]:
+        """This side's keys of matched pairs, in the types both sides are compared as."""
+        return [as_array(compiled(pairs.column), len(pairs), kind) for compiled, kind in self._keys]
+
+    def segments(
+        self, rows: pa.RecordBatch, batch: int, lanes: tuple[Depth, ...], number: Callable[[], int]
+    ) -> list[Segment]:
+        """Rows in time to segments, one per lane that has any. Rows with a null key match nothing and are left out."""
+        source = [compiled(lambda column: rows.column(column.name)) for compiled, _ in self._keys]
+        keys = [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, self._keys, strict=True)]
+        known = [pc.is_valid(key) for key in keys if key.null_count]
+        if known:
+            mask = known[0]
+            for other in known[1:]:
+                mask = pc.and_(mask, other)
+            rows, keys = rows.filter(mask), [key.filter(mask) for key in keys]
+        if not rows.num_rows:
+            return []
+        coded = codes(keys, rows.num_rows, self._hash_bits)
+        found = []
+        for lane, positions in self._laid_out(rows, lanes):
+            some, own = (rows, coded) if positions is None else (rows.take(pa.array(positions)), coded[positions])
+            found.append(build(number(), self._side, batch, lane.reach, some, self._time, own))
+        return found
+
+    def _laid_out(self, rows: pa.RecordBatch, lanes: tuple[Depth, ...]) -> list[tuple[Depth, Ints | None]]:
+        if len(lanes) == 1 and not lanes[0].condition:
+            return [(lanes[0], None)]
+        found: list[tuple[Depth, Ints | None]] = []
+        left_over = np.ones(rows.num_rows, dtype=np.bool_)
+        for lane in lanes:
+            passed = self._conditions.on(rows, lane.condition) & left_over
+            left_over &= ~passed
+            if passed.any():
+                found.append((lane, np.flatnonzero(passed)))
+        return found

@@ -1,0 +1,159 @@
+"""Pairs of matched rows and the rows of each query they become.
+
+A chunk of pairs is brought into the order of the cuts inside its slice, so that each query's pairs are one contiguous
+stretch; columns are gathered once and handed to every query as views. Only conditions that differ between queries and
+residual predicates cost each query something of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.arrow import Bools, Ints, arrow_type
+from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
+from millstream.engine.segment import Condition, Segment
+from millstream.model.expr import Column, moved
+from millstream.model.functions import Function
+from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT, Member
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Matched rows of a left and a right segment."""
+
+    left: Segment
+    right: Segment
+    left_rows: Ints
+    right_rows: Ints
+    _gathered: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.left_rows)
+
+    def column(self, column: Column) -> pa.Array:
+        known = self._gathered.get((column.source, column.name))
+        if known is None:
+            segment, rows = (self.left, self.left_rows) if column.source == 0 else (self.right, self.right_rows)
+            known = self._gathered[column.source, column.name] = segment.gather(column.name, rows)
+        return known
+
+    def differences(self) -> Ints:
+        return self.right.times.take(self.right_rows) - self.left.times.take(self.left_rows)
+
+    def at(self, positions: Ints) -> Pairs:
+        return Pairs(self.left, self.right, self.left_rows.take(positions), self.right_rows.take(positions))
+
+    def stretch(self, start: int, stop: int) -> Pairs:
+        """A view of neighbouring pairs."""
+        if start == 0 and stop == len(self.left_rows):
+            return self
+        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop])
+
+
+class MemberRun:
+    """A query at work: its predicates and columns, compiled. `since` is the first batch whose tuples it may see."""
+
+    def __init__(self, member: Member, functions: Mapping[str, Function], since: int) -> None:
+        self.name = member.name
+        self._declared = member.query
+        self.interval = member.interval
+        self.since = since
+        self.conditions = {LEFT: member.left, RIGHT: member.right}
+        self._residual = compile_condition(member.residual, functions) if member.residual else None
+        turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
+        outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
+        self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
+        self._kinds = self.schema.types
+        self.outputs = repr(outputs)
+        self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
+        self.takes_all = not (member.left or member.right or member.residual)
+
+    def same_as(self, other: MemberRun) -> bool:
+        return self._declared == other._declared
+
+    def rows(self, pairs: Pairs) -> pa.RecordBatch:
+        """The SELECT list over pairs."""
+        columns = [
+            as_array(compiled(pairs.column), len(pairs), kind)
+            for compiled, kind in zip(self._compiled, self._kinds, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def residual(self, pairs: Pairs) -> Pairs:
+        if self._residual is None or not len(pairs):
+            return pairs
+        kept = self._residual(pairs.column, len(pairs))
+        return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
+
+
+class Conditions:
+    """Selections compiled once, evaluated once per segment."""
+
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._functions = functions
+        self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
+
+    def passed(self, segment: Segment, condition: Condition) -> Bools:
+        return segment.passes(condition, lambda one: self.on(one.rows, condition))
+
+    def on(self, rows: pa.RecordBatch, condition: Condition) -> Bools:
+        """Which of these rows pass."""
+        if condition not in self._compiled:
+            ordered = sorted(condition, key=repr)
+            self._compiled[condition] = compile_condition(ordered, self._functions)
+        return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+
+
+def serve(
+    pairs: Pairs, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], conditions: Conditions
+) -> Iterator[tuple[MemberRun, Pairs, pa.RecordBatch]]:
+    """Each query with the pairs it gets and the rows they make.
+
+    `within` bounds the differences of these pairs, `cuts` lie inside it. Rows of queries that take all their pairs
+    and select the same columns are made once, for the stretch that covers them all, and cut from it.
+    """
+    borders = [within.lo, *cuts, within.hi]
+    ends = [0, len(pairs)]
+    if cuts:
+        classes = np.searchsorted(np.array(cuts), pairs.differences(), side="right").astype(np.uint16)
+        pairs = pairs.at(np.argsort(classes, kind="stable"))
+        ends = [0, *np.cumsum(np.bincount(classes, minlength=len(cuts) + 1)).tolist()]
+    stretches = []
+    for member in members:
+        first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1
+        if first < last and ends[first] < ends[last]:
+            stretches.append((member, ends[first], ends[last]))
+    whole = [(start, stop) for member, start, stop in stretches if member.takes_all]
+    low, high = min((start for start, _ in whole), default=0), max((stop for _, stop in whole), default=0)
+    shared = pairs.stretch(low, high)
+    made: dict[str, pa.RecordBatch] = {}
+    for member, start, stop in stretches:
+        if member.takes_all:
+            if member.outputs not in made:
+                made[member.outputs] = member.rows(shared)
+            yield member, pairs.stretch(start, stop), made[member.outputs].slice(start - low, stop - start)
+            continue
+        own = member.residual(_selected(pairs.stretch(start, stop), member, conditions))
+        if len(own):
+            yield member, own, member.rows(own)
+
+
+def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Pairs:
+    kept: Bools | None = None
+    for segment, rows, side in ((pairs.left, pairs.left_rows, LEFT), (pairs.right, pairs.right_rows, RIGHT)):
+        condition = member.conditions[side]
+        if condition:
+            passed = conditions.passed(segment, condition)
+            if passed.all():
+                continue
+            mask = passed.take(rows)
+            kept = mask if kept is None else kept & mask
+    if kept is None or kept.all():
+        return pairs
+    return pairs.at(np.flatnonzero(kept))

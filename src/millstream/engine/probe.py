@@ -1,0 +1,102 @@
+"""Probes: which rows of a state segment match which rows of a probing one, within an interval.
+
+Two access paths behind one function: *index* (keys and times found by binary search) and *scan* (every pair of rows
+compared, block by block). Matches come out in chunks of bounded size, so a hot key needs no more memory than any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from millstream.engine.arrow import Ints
+from millstream.engine.segment import Segment
+from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT
+
+CHUNK = 1 << 20
+_BLOCK = 1 << 21
+
+Matches = tuple[Ints, Ints]
+"""Rows of the probing segment and the rows of the state they meet."""
+
+
+def matches(probe: Segment, state: Segment, interval: Interval, access: str, chunk: int = CHUNK) -> Iterator[Matches]:
+    """All pairs with equal codes whose time difference T_right - T_left lies in the interval."""
+    return _scan(probe, state, interval, chunk) if access == "scan" else _index(probe, state, interval, chunk)
+
+
+def differences(probe: Segment, state: Segment) -> tuple[int, int]:
+    """The least and the greatest time difference any pair of these rows can have."""
+    left, right = (probe, state) if probe.side == LEFT else (state, probe)
+    return right.first - left.last, right.last - left.first
+
+
+def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
+    """For each probing row, the state times it meets: from the first, up to but not including the second."""
+    if probe.side == LEFT:
+        return times + interval.lo, times + interval.hi
+    return times - interval.hi + 1, times - interval.lo + 1
+
+
+def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+    places = np.searchsorted(state.keys, probe.keys)
+    found = state.keys.take(places, mode="clip") == probe.keys
+    counts = np.diff(probe.starts)
+    if found.all():
+        rows, key_ids = np.arange(len(probe)), np.repeat(places, counts)
+    else:
+        rows = np.flatnonzero(np.repeat(found, counts))
+        key_ids = np.repeat(places[found], counts[found])
+    if not len(rows):
+        return
+    least, greatest = differences(probe, state)
+    begin, end = state.starts[key_ids], state.starts[key_ids + 1]
+    if interval.lo > least or interval.hi <= greatest:
+        first, stop = _state_times(probe, interval, probe.times[rows])
+        if first.max() > state.first:
+            begin = state.locate(begin, end, first)
+        if stop.min() <= state.last:
+            end = state.locate(begin, end, stop)
+    yield from _expanded(rows, begin, end - begin, chunk)
+
+
+def _expanded(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
+    """Ranges of state rows to pairs, a bounded number at a time."""
+    met = counts > 0
+    if not met.all():
+        rows, begin, counts = rows[met], begin[met], counts[met]
+    totals = np.cumsum(counts)
+    start, done = 0, 0
+    while start < len(rows):
+        stop = int(np.searchsorted(totals, done + chunk, side="right"))
+        if stop == start:
+            whole = int(counts[start])
+            for offset in range(0, whole, chunk):
+                state_rows = np.arange(begin[start] + offset, begin[start] + min(offset + chunk, whole))
+                yield np.full(len(state_rows), rows[start]), state_rows
+            stop = start + 1
+        else:
+            some = counts[start:stop]
+            before = totals[start:stop] - some - done
+            size = int(totals[stop - 1]) - done
+            yield np.repeat(rows[start:stop], some), np.arange(size) + np.repeat(begin[start:stop] - before, some)
+        done, start = int(totals[stop - 1]), stop
+
+
+def _scan(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+    probe_keys, state_keys = probe.row_keys(), state.row_keys()
+    first, stop = _state_times(probe, interval, probe.times)
+    height = max(1, min(_BLOCK, chunk) // max(len(state), 1))
+    width = min(len(state), chunk)
+    for top in range(0, len(probe), height):
+        some = slice(top, top + height)
+        for left in range(0, len(state), width):
+            part = slice(left, left + width)
+            times = state.times[part]
+            hit = probe_keys[some, None] == state_keys[None, part]
+            hit &= (times[None, :] >= first[some, None]) & (times[None, :] < stop[some, None])
+            rows, state_rows = np.nonzero(hit)
+            if len(rows):
+                yield rows + top, state_rows + left

@@ -1,0 +1,137 @@
+"""A segment: immutable rows of one stream, sorted by key code and time, with what a probe needs to find them.
+
+Sorted by code they are sorted by partition group too. The index is the distinct codes and where each begins; times
+within a code are searched in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.engine.arrow import Bools, Ints, microseconds
+from millstream.engine.keys import GROUP_BITS, Codes
+from millstream.model.expr import Expr
+
+Condition = frozenset[Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """`batch` is when its youngest row arrived; a row is needed until the watermark passes its time plus `reach`.
+
+    `times` is a view of the time column, not a copy.
+    """
+
+    number: int
+    side: str
+    batch: int
+    reach: int
+    rows: pa.RecordBatch
+    time: str
+    times: Ints
+    keys: Codes
+    starts: Ints
+    _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
+    _columns: dict[str, np.ndarray | None] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @cached_property
+    def first(self) -> int:
+        return int(self.times.min())
+
+    @cached_property
+    def last(self) -> int:
+        return int(self.times.max())
+
+    @property
+    def nbytes(self) -> int:
+        """Rows and index."""
+        return int(self.rows.nbytes + self.keys.nbytes + self.starts.nbytes)
+
+    def group_ranges(self) -> Ints:
+        """Where each partition group's rows begin, and where the last ends."""
+        bounds = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
+        inner = self.starts[np.searchsorted(self.keys, bounds)]
+        return np.concatenate(([0], inner, [len(self)]))
+
+    def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
+        """Which rows pass a condition, computed when first asked for."""
+        known = self._passed.get(condition)
+        if known is None:
+            known = self._passed[condition] = evaluate(self)
+        return known
+
+    def gather(self, name: str, positions: Ints) -> pa.Array:
+        """A column at these rows."""
+        if name not in self._columns:
+            self._columns[name] = _plain(self.rows.column(name))
+        plain = self._columns[name]
+        column = self.rows.column(name)
+        if plain is None:
+            return pc.take(column, pa.array(positions), boundscheck=False)
+        return pa.Array.from_buffers(column.type, len(positions), [None, pa.py_buffer(plain.take(positions))])
+
+    def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
+        """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
+        found = begin.copy()
+        step = 1 << int((end - begin).max(initial=0)).bit_length()
+        while step > 1:
+            step >>= 1
+            further = found + step
+            later = further <= end
+            later &= self.times.take(further - 1, mode="clip") < times
+            np.copyto(found, further, where=later)
+        return found
+
+    def row_keys(self) -> Codes:
+        return np.repeat(self.keys, np.diff(self.starts))
+
+
+def build(
+    number: int,
+    side: str,
+    batch: int,
+    reach: int,
+    rows: pa.RecordBatch,
+    time: str,
+    codes: Codes,
+    *,
+    in_time: bool | None = None,
+) -> Segment:
+    """Sorts rows into a segment. `in_time`: rows of equal code already stand in the order of their times."""
+    times = microseconds(rows.column(time))
+    if in_time is None:
+        in_time = len(times) < 2 or bool(np.all(times[1:] >= times[:-1]))
+    order = np.argsort(codes, kind="stable") if in_time else np.lexsort((times, codes))
+    rows, codes = rows.take(pa.array(order)), codes[order]
+    begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    times, starts = microseconds(rows.column(time)), np.append(begins, len(codes))
+    return Segment(number, side, batch, reach, rows, time, times, codes[begins], starts)
+
+
+def merge(number: int, parts: list[Segment]) -> Segment:
+    """One segment of several neighbours of the same lane, oldest first."""
+    rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
+    codes = np.concatenate([part.row_keys() for part in parts])
+    some, newest = parts[0], max(part.batch for part in parts)
+    apart = all(a.last <= b.first for a, b in pairwise(parts))
+    return build(number, some.side, newest, some.reach, rows, some.time, codes, in_time=apart)
+
+
+def _plain(column: pa.Array) -> np.ndarray | None:
+    """The values without a copy, where they are fixed-width and none is null."""
+    kind = column.type
+    if column.null_count or not (pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)):
+        return None
+    if pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return np.asarray(column)

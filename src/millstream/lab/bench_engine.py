@@ -1,0 +1,84 @@
+"""The engine at its edges: one hot key, and windows of growing size."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.compile import compile_script
+from millstream.engine.engine import Engine
+
+_COLUMNS = "(k BIGINT, v DOUBLE, Ts TIMESTAMP)"
+_MATCHES = 5
+_BAR = 40
+
+
+def hot_key(rows: int) -> Iterator[str]:
+    """Joins so many rows of one key on each side and counts the pairs."""
+    script = _script("WINDOW 1 HOUR", 1_000, 1)
+    tables = {name: _table(np.ones(rows, dtype=np.int64), np.arange(rows)) for name in "AB"}
+    counted = [0]
+
+    def count(_: str, batch: pa.RecordBatch) -> None:
+        counted[0] += batch.num_rows
+
+    engine = Engine(compile_script(script), count)
+    before = _peak()
+    start = time.perf_counter()
+    engine.feed(tables)
+    taken, used = time.perf_counter() - start, _peak() - before
+    each = taken / counted[0] * 1e9
+    yield f"{rows:,} x {rows:,} rows of one key: {counted[0]:,} pairs in {taken:.1f} s, {each:.0f} ns each"
+    yield f"  peak memory above the inputs: {used / 1e6:.0f} MB (limit 500 MB)"
+
+
+def scaling(most: int) -> Iterator[str]:
+    """Time per input row for windows from 10,000 rows on, each row matching about five others."""
+    yield f"time per input row, {_MATCHES} matches each, as the window grows"
+    yield f"{'rows in the window':>20}  {'us per row':>10}"
+    size, first = 10_000, None
+    while size <= most:
+        taken = _per_row(size)
+        first = first or taken
+        ratio = taken / first
+        yield f"{size:>20,}  {taken * 1e6:>10.2f}  {'█' * round(_BAR * ratio / 4)} {ratio:.2f} of the first"
+        size *= 10
+
+
+def _per_row(window: int) -> float:
+    """Fills a window of so many rows on each side, then feeds batches of 20,000 and takes their mean."""
+    keys = max(window // _MATCHES, 1)
+    script = _script(f"WINDOW {window} MICROSECONDS", 1_000_000, keys)
+    engine = Engine(compile_script(script), lambda _name, _rows: None)
+    rng = np.random.default_rng(1)
+    batch, clock, timed = 20_000, 0, []
+    filled = window + 5 * batch
+    while clock < filled:
+        size = batch if clock >= window else min(max(window // 4, batch), 1_000_000)
+        times = np.arange(clock, clock + size)
+        tables = {name: _table(rng.integers(0, keys, size), times) for name in "AB"}
+        start = time.perf_counter()
+        engine.feed(tables)
+        if clock >= window:
+            timed.append((time.perf_counter() - start) / (2 * size))
+        clock += size
+    return float(np.mean(timed))
+
+
+def _script(window: str, rate: int, keys: int) -> str:
+    hints = f"WITH (time = 'Ts', rate = {rate}, keys = {keys})"
+    streams = [f"CREATE STREAM {name} {_COLUMNS} {hints};" for name in "AB"]
+    return "\n".join([*streams, f"CREATE QUERY q AS SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k {window};"])
+
+
+def _table(keys: np.ndarray, times: np.ndarray) -> pa.Table:
+    stamps = pa.array(times.astype(np.int64)).view(pa.timestamp("us", "UTC"))
+    return pa.table({"k": keys, "v": np.arange(len(keys), dtype=np.float64), "Ts": stamps})
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

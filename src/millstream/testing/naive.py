@@ -1,0 +1,161 @@
+"""The naive oracle: nested loops over rows in plain Python, straight from the meaning of a query.
+
+Slow on purpose and written without any of the engine, so that the two can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
+from typing import Any
+
+from millstream.errors import InternalError
+from millstream.model.expr import Call, Column, Expr, Literal
+from millstream.model.query import Query, TimeWindow
+from millstream.model.types import DataType, Family
+
+Row = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def naive(query: Query, rows: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
+    """The rows of a query over all rows of its streams, none of them late."""
+    return [
+        {output.name: value(output.expr, chosen) for output in query.outputs}
+        for chosen in product(*(rows.get(source.stream.name, ()) for source in query.sources))
+        if _in_window(query, chosen) and all(_holds(condition, chosen) for condition in _conditions(query))
+    ]
+
+
+def _conditions(query: Query) -> list[Expr]:
+    selections = [predicate for selection in query.selections for predicate in selection]
+    return [*selections, *query.residual]
+
+
+def _in_window(query: Query, chosen: Sequence[Row]) -> bool:
+    if not isinstance(query.window, TimeWindow):
+        raise InternalError("the oracle knows windows in time only")
+    times = [microseconds(row[source.stream.time]) for row, source in zip(chosen, query.sources, strict=True)]
+    for bound in query.window.bounds:
+        left, right = times[bound.left], times[bound.right]
+        if left is None or right is None or not bound.interval.lo <= right - left < bound.interval.hi:
+            return False
+    return all(_same(value(key.left, chosen), value(key.right, chosen)) for key in query.keys)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
+        return True
+    return left is not None and right is not None and bool(left == right)
+
+
+def microseconds(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _holds(condition: Expr, chosen: Sequence[Row]) -> bool:
+    return value(condition, chosen) is True
+
+
+def value(expr: Expr, chosen: Sequence[Row]) -> Any:
+    """An expression for one row of each source; None is null."""
+    if isinstance(expr, Column):
+        return chosen[expr.source][expr.name]
+    if isinstance(expr, Literal):
+        return _constant(expr)
+    if expr.op in _LAZY:
+        return _LAZY[expr.op](expr, chosen)
+    args = [value(arg, chosen) for arg in expr.args]
+    if any(arg is None for arg in args):
+        return None
+    if expr.op not in _STRICT:
+        raise InternalError(f"the oracle does not know {expr.op}")
+    return _as(_STRICT[expr.op](*args), expr.type)
+
+
+def _as(result: Any, kind: DataType) -> Any:
+    if kind.is_float and isinstance(result, int) and not isinstance(result, bool):
+        return float(result)
+    return int(result) if kind.is_integer and isinstance(result, float) and not math.isnan(result) else result
+
+
+def _constant(literal: Literal) -> Any:
+    if literal.value is None or literal.type.family not in (Family.TIME, Family.DURATION):
+        return literal.value
+    if literal.type.name == "DATE":
+        return date(1970, 1, 1) + timedelta(days=int(literal.value))
+    length = timedelta(microseconds=int(literal.value))
+    if literal.type.family == Family.DURATION:
+        return length
+    moment = _EPOCH + length
+    return moment if literal.type.name == "TIMESTAMP" else moment.replace(tzinfo=None)
+
+
+def _and(call: Call, chosen: Sequence[Row]) -> bool | None:
+    values = [value(arg, chosen) for arg in call.args]
+    return False if False in values else None if None in values else True
+
+
+def _or(call: Call, chosen: Sequence[Row]) -> bool | None:
+    values = [value(arg, chosen) for arg in call.args]
+    return True if True in values else None if None in values else False
+
+
+def _in(call: Call, chosen: Sequence[Row]) -> bool | None:
+    sought, *options = [value(arg, chosen) for arg in call.args]
+    if sought is None:
+        return None
+    return True if sought in [o for o in options if o is not None] else None if None in options else False
+
+
+def _case(call: Call, chosen: Sequence[Row]) -> Any:
+    for when, then in zip(call.args[:-1:2], call.args[1::2], strict=False):
+        if value(when, chosen) is True:
+            return _as(value(then, chosen), call.type)
+    return _as(value(call.args[-1], chosen), call.type)
+
+
+def _coalesce(call: Call, chosen: Sequence[Row]) -> Any:
+    values = (value(arg, chosen) for arg in call.args)
+    return next((_as(found, call.type) for found in values if found is not None), None)
+
+
+def _like(text: str, pattern: str) -> bool:
+    parts = [".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern]
+    return re.fullmatch("".join(parts), text, re.DOTALL) is not None
+
+
+_LAZY: Mapping[str, Callable[[Call, Sequence[Row]], Any]] = {
+    "and": _and,
+    "or": _or,
+    "in": _in,
+    "case": _case,
+    "coalesce": _coalesce,
+    "is_null": lambda call, chosen: value(call.args[0], chosen) is None,
+}
+_STRICT: Mapping[str, Callable[..., Any]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b if b else None,
+    "%": lambda a, b: math.fmod(a, b) if b else None,
+    "neg": lambda a: -a,
+    "not": lambda a: not a,
+    "like": _like,
+    "abs": abs,
+    "length": len,
+    "upper": str.upper,
+    "lower": str.lower,
+}

@@ -1,0 +1,82 @@
+"""Segments as files are the same segments."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream.compile import compile_script
+from millstream.engine.engine import Engine
+from millstream.engine.keys import codes
+from millstream.engine.segment import Segment, build
+from millstream.engine.store import FileStore
+from millstream.lab.generators import Sensors
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def some_segment() -> Segment:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "k": pa.array([3, 1, 3, 2], pa.int32()),
+            "text": ["", None, "ä", "long enough"],
+            "nested": [{"x": [1, None]}, None, {"x": []}, {"x": None}],
+            "Ts": pa.array([START + timedelta(seconds=s) for s in (5, 1, 2, 9)], pa.timestamp("us", "UTC")),
+        }
+    )
+    return build(7, "left", 3, 60_000_000, rows, "Ts", codes([rows.column("k")], 4))
+
+
+def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
+    segment = some_segment()
+    kept = FileStore(tmp_path).keep(segment)
+    again = FileStore(tmp_path).load(7)
+    for other in (kept, again):
+        assert other.rows.equals(segment.rows)
+        assert (other.number, other.side, other.batch, other.reach) == (7, "left", 3, 60_000_000)
+        assert np.array_equal(other.keys, segment.keys)
+        assert np.array_equal(other.starts, segment.starts)
+        assert np.array_equal(other.times, segment.times)
+
+
+def test_rows_are_mapped_and_not_read(tmp_path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    rows = Sensors(rate=100_000, seconds=1).table(1).combine_chunks().to_batches()[0]
+    segment = build(1, "left", 1, 1, rows, "Ts", codes([rows.column("LocationId")], rows.num_rows))
+    FileStore(tmp_path).keep(segment)
+    del rows, segment
+    loaded = FileStore(tmp_path).load(1)
+    assert len(loaded) > 90_000
+    assert pa.total_allocated_bytes() - before < 100_000
+
+
+def test_dropped_segments_leave_no_files(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    store.drop(store.keep(some_segment()))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("batches", [1, 7, 60])
+def test_an_engine_on_files_gives_what_one_in_memory_gives(tmp_path: Path, batches: int) -> None:
+    hints = "WITH (time = 'Ts', rate = 100, keys = 50)"
+    streams = [
+        f"CREATE STREAM {name} (LocationId INT, Value DOUBLE, Ts TIMESTAMP) {hints};" for name in ("Warm", "Wet")
+    ]
+    query = "CREATE QUERY q AS SELECT * FROM Warm a, Wet b WHERE a.LocationId = b.LocationId WINDOW 3 SECONDS;"
+    plan = compile_script("\n".join([*streams, query]))
+    sensors = Sensors(rate=100, locations=50, seconds=30)
+    counted: list[int] = []
+    for directory in (None, tmp_path):
+        rows: list[int] = []
+        engine = Engine(plan, lambda _, batch, rows=rows: rows.append(batch.num_rows), directory=directory)  # type: ignore[misc]
+        for warm, wet in zip(sensors.batches(1, batches), sensors.batches(2, batches), strict=True):
+            engine.feed({"Warm": warm, "Wet": wet})
+        counted.append(sum(rows))
+        alive = {segment.number for run in engine.chains() for side in run.segments.values() for segment in side}
+        if directory:
+            assert {int(path.name.split(".")[0]) for path in directory.glob("*/*.arrow")} == alive
+    assert counted[0] == counted[1] > 0

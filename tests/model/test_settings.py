@@ -1,0 +1,58 @@
+"""What SET knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.errors import ScriptError
+from millstream.model import SETTINGS, Settings
+from millstream.model.settings import Setting
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_has_a_valid_default_and_a_description(setting: Setting) -> None:
+    default = getattr(Settings(), setting.name)
+    assert setting.check(default) == default
+    assert setting.help.endswith(".")
+
+
+def test_the_table_describes_every_field() -> None:
+    assert [setting.name for setting in SETTINGS] == list(Settings.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("slicing", "memory", "memory"),
+        ("SLICING", "Memory", "memory"),
+        ("costs", "paper", "paper"),
+        ("system_overhead", "2.5", 2.5),
+        ("system_overhead", 0, 0.0),
+    ],
+)
+def test_with_value(name: str, value: str | float, expected: str | float) -> None:
+    assert getattr(Settings().with_value(name, value), name.lower()) == expected
+
+
+def test_settings_are_not_changed_in_place() -> None:
+    before = Settings()
+    before.with_value("slicing", "memory")
+    assert before.slicing == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("slicng", "cpu", 'no setting "slicng"; the settings are .*Did you mean "slicing"?'),
+        ("slicing", "memry", "slicing = 'memry'; slicing is 'cpu' or 'memory'. Did you mean \"memory\"?"),
+        ("slicing", 5, "slicing = 5; slicing is 'cpu' or 'memory'. Choose one."),
+        ("system_overhead", "-1", "system_overhead is a number, zero or more"),
+        ("system_overhead", "nan", "system_overhead is a number, zero or more"),
+        ("system_overhead", "inf", "system_overhead is a number, zero or more"),
+        ("system_overhead", True, "system_overhead is a number, zero or more"),
+        ("system_overhead", "much", "system_overhead is a number, zero or more"),
+    ],
+)
+def test_wrong_settings_are_refused(name: str, value: str | float, message: str) -> None:
+    with pytest.raises(ScriptError, match=message.replace("?", r"\?")):
+        Settings().with_value(name, value)

@@ -1,0 +1,127 @@
+"""What a user reads when a script is wrong: every case of bad_scripts.txt, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.compile import compile_script
+from millstream.errors import NotSupportedYet, ScriptError, ScriptErrors
+from millstream.model import SETTINGS
+from millstream.model.functions import BUILTINS
+
+STREAMS = """\
+CREATE STREAM T (Id INT, Name STRING, Value DOUBLE, Ok BOOLEAN, Code INT, Place STRUCT<city: STRING>, \
+Ts TIMESTAMP, At TIMESTAMP) WITH (time = 'Ts');
+CREATE STREAM H (Id INT, Name STRING, Value DOUBLE, Code STRING, Ts TIMESTAMP) WITH (time = 'Ts');
+"""
+
+
+def _cases() -> Iterator[tuple[str, str]]:
+    text = (Path(__file__).parent / "bad_scripts.txt").read_text(encoding="utf-8")
+    for case in text.split("\n=== ")[1:]:
+        name, _, script = case.partition("\n")
+        yield name.removesuffix(" (alone)"), ("" if name.endswith(" (alone)") else STREAMS) + script.rstrip("\n")
+
+
+CASES = dict(_cases())
+
+
+def errors_of(script: str) -> tuple[ScriptError, ...]:
+    with pytest.raises(ScriptErrors) as caught:
+        compile_script(script)
+    return caught.value.errors
+
+
+def _shown(name: str, script: str) -> str:
+    """The lines of a case, and under each line its errors with a mark at their column."""
+    errors = errors_of(script)
+    head = STREAMS.count("\n") if script.startswith(STREAMS) else 0
+    shown = [f"=== {name}"]
+    for number, line in enumerate(script.split("\n"), start=1):
+        here = [error for error in errors if error.where.line == number]
+        if number > head:
+            shown.append(f"{number:2} | {line}".rstrip())
+        for error in here:
+            shown += [f"   | {' ' * (error.where.column - 1)}^", _shortened(str(error))]
+    return "\n".join(shown)
+
+
+def _shortened(message: str) -> str:
+    """Without the two lists that grow with the product."""
+    settings = ", ".join(setting.name for setting in SETTINGS)
+    return message.replace(", ".join(sorted(BUILTINS)), "(all functions)").replace(settings, "(all settings)")
+
+
+def test_every_error_reads_as_agreed(golden: Callable[[str, str], None]) -> None:
+    golden("errors.txt", "\n\n".join(_shown(name, script) for name, script in CASES.items()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_error_has_four_parts_and_a_place_in_the_text(name: str) -> None:
+    lines = CASES[name].split("\n")
+    for error in errors_of(CASES[name]):
+        assert all(part.strip() for part in (error.found, error.valid, error.todo))
+        assert error.todo.endswith((".", "?", ";"))
+        assert "\n" not in str(error)
+        assert 1 <= error.where.line <= len(lines)
+        assert 1 <= error.where.column <= len(lines[error.where.line - 1]) + 1
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].startswith(STREAMS)])
+def test_errors_stand_in_the_part_that_is_wrong(name: str) -> None:
+    assert all(error.where.line > STREAMS.count("\n") for error in errors_of(CASES[name]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_error_speaks_of_the_parser(name: str) -> None:
+    for error in errors_of(CASES[name]):
+        assert not any(word in str(error) for word in ("sqlglot", "<class", "TokenType", "None", "Expression"))
+
+
+@pytest.mark.parametrize(("name", "missing"), [("three streams", "3 streams"), ("window in rows", "ROWS")])
+def test_what_no_runner_can_do_is_called_not_supported_yet(name: str, missing: str) -> None:
+    (error,) = errors_of(CASES[name])
+    assert isinstance(error, NotSupportedYet)
+    assert missing in error.found
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("unknown function", sorted(BUILTINS)), ("unknown setting", [setting.name for setting in SETTINGS])],
+)
+def test_an_unknown_name_is_answered_with_all_that_are_known(name: str, known: list[str]) -> None:
+    (error,) = errors_of(CASES[name])
+    assert error.valid.endswith(", ".join(known))
+
+
+def test_a_query_is_named_in_its_errors() -> None:
+    assert {error.where.query for error in errors_of(CASES["several errors in one query"])} == {"q"}
+
+
+def test_all_errors_of_a_script_come_at_once_and_in_the_order_of_the_text() -> None:
+    places = [(error.where.line, error.where.column) for error in errors_of(CASES["several statements with errors"])]
+    assert len(places) > 5
+    assert places == sorted(places)
+
+
+QUERY = STREAMS + "CREATE QUERY q AS SELECT {output} FROM T, H WHERE T.Id = H.Id AND {condition} WINDOW 1 MINUTE"
+
+
+def test_an_error_is_told_once() -> None:
+    script = QUERY.format(output="CASE X WHEN 1 THEN 2 WHEN 3 THEN 4 END AS c", condition="T.Ok")
+    assert [error.found for error in errors_of(script)] == ['no column "X" in T or H']
+
+
+@pytest.mark.parametrize("condition", [f"{'(' * 500}T.Ok{')' * 500}", f"T.Value > {'+'.join('1' * 5000)}"])
+def test_deep_nesting_is_refused(condition: str) -> None:
+    (error,) = errors_of(QUERY.format(output="T.Id", condition=condition))
+    assert "nested too deeply" in error.found
+
+
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_long_runs_are_not_deep(word: str) -> None:
+    plan = compile_script(QUERY.format(output="T.Id", condition=f"({f' {word} '.join(['T.Ok'] * 2000)})"))
+    assert len(plan.members) == 1

@@ -1,0 +1,100 @@
+"""What the documents say is true: their scripts compile, their output is printed, nothing is left undocumented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from millstream.cli import main
+from millstream.compile import compile_script
+from millstream.errors import ScriptErrors
+from millstream.model import SETTINGS, Settings
+from millstream.model.functions import BUILTINS, Function
+from millstream.sql.stream import OURS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def scripts() -> Iterator[tuple[str, str]]:
+    for path in DOCUMENTS:
+        for number, block in enumerate(blocks(path, "sql"), start=1):
+            yield f"{path.name} {number}", block
+
+
+@pytest.mark.parametrize("script", [script for _, script in scripts()], ids=[name for name, _ in scripts()])
+def test_every_script_compiles(script: str) -> None:
+    compile_script(script)
+
+
+def test_the_readme_shows_what_make_demo_prints() -> None:
+    (shown,) = blocks(ROOT / "README.md", "text")
+    printed = CliRunner().invoke(main, ["demo"]).output
+    assert shown == printed
+
+
+def test_the_python_of_the_readme_runs() -> None:
+    (python,) = blocks(ROOT / "README.md", "python")
+    exec(python, {})
+
+
+def test_the_registered_function_of_the_manual_is_known_to_a_script() -> None:
+    (python,) = blocks(ROOT / "docs/language.md", "python")
+    names: dict[str, object] = {}
+    exec(python, names)
+    function = names["correlated"]
+    assert isinstance(function, Function)
+    script = blocks(ROOT / "docs/language.md", "sql")[1]
+    call = script.replace("T.Value > 30", "correlated(T.Value, H.Value)")
+    compile_script(call, functions={"correlated": function})
+    with pytest.raises(ScriptErrors, match="no function"):
+        compile_script(call)
+
+
+def test_every_setting_function_and_option_is_documented() -> None:
+    text = (ROOT / "docs/language.md").read_text(encoding="utf-8")
+    assert [setting.name for setting in SETTINGS] == [field.name for field in fields(Settings)]
+    for setting in SETTINGS:
+        default = getattr(Settings(), setting.name)
+        assert re.search(
+            rf"\| `{setting.name}` \| `'?{default:g}'?`"
+            if setting.choices == ()
+            else rf"\| `{setting.name}` \| `'{default}'`",
+            text,
+        )
+        assert all(f"`'{choice}'`" in text for choice in setting.choices)
+    for name in (*BUILTINS, *OURS):
+        assert f"`{name}`" in text
+
+
+def test_the_command_reference_is_what_the_command_says(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs/commands.md"
+    text = "\n".join(["# The command", "", *reference(main, "millstream")]).rstrip() + "\n"
+    if request.config.getoption("--golden"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, "run make golden"
+
+
+def reference(command: click.Command, name: str) -> Iterator[str]:
+    with click.Context(command, info_name=name, terminal_width=100) as context:
+        usage = command.get_help(context)
+    yield from [f"## {name}", "", "```", usage, "```", ""]
+    if isinstance(command, click.Group):
+        for sub_name, sub_command in sorted(command.commands.items()):
+            yield from reference(sub_command, f"{name} {sub_name}")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / link).exists(), link
