@@ -1,4 +1,8 @@
-"""Golden files: the text a test expects lies beside it; `pytest --golden` (make golden) writes it anew."""
+"""Golden files: the text a test expects lies beside it; `pytest --golden` (make golden) writes it anew.
+
+Also how many random cases properties are tried on (`--hypothesis-profile=fuzz` goes on until it is stopped), and an
+empty cache directory, so that no test sees this machine's calibration.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", max_examples=100, deadline=None)
+settings.register_profile("fuzz", max_examples=10**9, deadline=None, print_blob=True)
+settings.load_profile("ci")
 
 Golden = Callable[[str, str], None]
 
@@ -29,3 +38,11 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == expected, f"{path.name} differs; if the new text is right, run make golden"
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the user's own cache."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("MILLSTREAM_CACHE", str(cache))
+    return cache

@@ -8,7 +8,7 @@ from dataclasses import replace
 from millstream import sql
 from millstream.errors import Errors, ScriptError, ScriptErrors
 from millstream.model.functions import Function
-from millstream.plan import Costs, Plan, Statistics, make_plan
+from millstream.plan import Calibration, Costs, Plan, Statistics, make_plan
 
 
 def compile_script(
@@ -18,8 +18,9 @@ def compile_script(
     settings: Mapping[str, str] | None = None,
     statistics: Statistics | None = None,
     costs: Costs | None = None,
+    calibration: Calibration | None = None,
 ) -> Plan:
-    """The shared plan of a script; `settings` override those it sets itself."""
+    """The shared plan of a script; `settings` override those it sets itself, `costs` what they ask for."""
     errors = Errors()
     script = sql.read(text, errors, functions)
     for name, value in (settings or {}).items():
@@ -28,7 +29,7 @@ def compile_script(
         except ScriptError as error:
             errors.add(error)
     try:
-        plan = make_plan(script, statistics=statistics, costs=costs)
+        plan = make_plan(script, statistics=statistics, costs=costs, calibration=calibration)
     except ScriptErrors as found:
         raise ScriptErrors([*errors, *found.errors]) from None
     errors.raise_if_any()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,17 +9,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
 
 from millstream.engine.arrow import arrow_schema
 from millstream.model.expr import Column, text
 from millstream.model.query import Query, TimeWindow
-
-settings.register_profile("ci", max_examples=int(os.environ.get("MILLSTREAM_EXAMPLES", "100")), deadline=None)
-settings.register_profile(
-    "fuzz", max_examples=10**9, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-settings.load_profile("ci")
 
 Rows = list[dict[str, Any]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -134,7 +135,10 @@ def selects(draw: st.DrawFn, join: str) -> str:
     return f"SELECT {columns} FROM {sources} WHERE {' AND '.join(conditions)}{window}"
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")), settings().max_examples - 100),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(case=cases())
 def test_shared_equals_alone_equals_naive_equals_duckdb(
     case: Case, duck: Callable[..., Rows], same_rows: Callable[[Rows, Rows], None]

@@ -57,7 +57,6 @@ def test_a_self_join_on_different_columns_is_oriented_by_its_key(planned: Callab
     [
         ("SELECT A.k FROM A, B, A c WHERE A.k = B.k AND B.k = c.k WINDOW 1 SECOND", "3 streams"),
         ("SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 100 ROWS", "ROWS"),
-        ("SELECT A.k FROM A, B WHERE A.v < B.v WINDOW 1 SECOND", "without an equality"),
     ],
 )
 def test_what_cannot_run_yet_is_said_plainly(planned: Callable[..., Plan], select: str, words: str) -> None:

@@ -29,5 +29,11 @@ def test_a_fast_stream_is_scanned_by_a_slow_one(
     assert planned(JOIN, rate_a=rate_a, rate_b=rate_b, keys=keys, costs=paper(1)).chains[0].access == access
 
 
+def test_without_an_equality_everything_in_the_window_is_scanned(planned: Callable[..., Plan]) -> None:
+    (chain,) = planned("SELECT A.k FROM A, B WHERE A.v < B.v WINDOW 60 SECONDS", keys=20_000).chains
+    assert chain.access == Access("scan", "scan")
+    assert chain.keys == ()
+
+
 def test_many_keys_are_indexed_with_calibrated_costs(planned: Callable[..., Plan]) -> None:
     assert planned(JOIN, keys=20_000).chains[0].access == Access("index", "index")

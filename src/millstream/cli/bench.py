@@ -24,8 +24,8 @@ def plan() -> None:
 
 
 @bench.command()
-@click.option("--seconds", type=float, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
-def kernel(seconds: float) -> None:
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+def kernel(seconds: int) -> None:
     """The engine on one core: one window, seven windows, DuckDB, small batches."""
     from millstream.lab import bench_kernel
 

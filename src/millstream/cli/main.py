@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib import resources
 
 import click
@@ -9,6 +10,7 @@ import click
 from millstream import __version__
 from millstream.cli.bench import bench
 from millstream.cli.script import ErrorsShown, compile_file, compile_text, script_options
+from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
 
 
@@ -47,11 +49,9 @@ def demo() -> None:
 @main.command()
 def calibrate() -> None:
     """Measure what the engine's steps cost on this machine and keep it for `explain` and `run`."""
-    from dataclasses import asdict
+    from millstream.engine.calibrate import measure
 
-    from millstream.engine import calibrate as calibration
-
-    measured = calibration.measure()
+    measured = measure()
     for name, nanoseconds in asdict(measured).items():
         click.echo(f"{name:<16} {nanoseconds:8.2f} ns")
     click.echo(f"kept in {calibration.save(measured)}")

@@ -12,7 +12,8 @@ import click
 from millstream.compile import compile_script
 from millstream.errors import MillstreamError, ScriptError, ScriptErrors, Where
 from millstream.model.functions import Function
-from millstream.plan import Plan
+from millstream.plan import Calibration, Plan
+from millstream.plan.calibration import load
 
 Command = Callable[..., Any]
 
@@ -47,15 +48,20 @@ def script_options(command: Command) -> Command:
 
 
 def compile_file(file: str, functions: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> Plan:
-    return compile_text(_read(file), file, _functions(functions), _settings(settings))
+    """The plan of a file, weighed with what `millstream calibrate` found on this machine, if it ever ran."""
+    return compile_text(_read(file), file, _functions(functions), _settings(settings), load())
 
 
 def compile_text(
-    text: str, name: str, functions: dict[str, Function] | None = None, settings: dict[str, str] | None = None
+    text: str,
+    name: str,
+    functions: dict[str, Function] | None = None,
+    settings: dict[str, str] | None = None,
+    calibration: Calibration | None = None,
 ) -> Plan:
     """The plan; or all errors, each with the line it is about, and exit code 2."""
     try:
-        return compile_script(text, functions=functions, settings=settings)
+        return compile_script(text, functions=functions, settings=settings, calibration=calibration)
     except ScriptErrors as found:
         for error in found.errors:
             # What has no place in the text was said on the command line.

@@ -1,14 +1,11 @@
-"""What the engine's steps cost on this machine, measured with its own code and kept in the user's cache."""
+"""What the engine's steps cost on this machine, measured with its own code."""
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,34 +19,6 @@ from millstream.plan import Calibration
 
 _ROWS, _KEYS, _SPAN = 40_000, 8_000, 100_000_000
 _SLICES, _CUTS = 8, 7
-
-
-def cache_path() -> Path:
-    """Where the measurement is kept: MILLSTREAM_CACHE, XDG_CACHE_HOME/millstream or ~/.cache/millstream."""
-    own = os.environ.get("MILLSTREAM_CACHE")
-    root = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream"
-    return root / "calibration.json"
-
-
-def load() -> Calibration | None:
-    """The kept measurement, or None where there is none that fits this version."""
-    try:
-        kept = json.loads(cache_path().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    names = set(asdict(Calibration()))
-    if not isinstance(kept, dict) or set(kept) != names or not all(_is_cost(value) for value in kept.values()):
-        return None
-    return Calibration(**kept)
-
-
-def save(calibration: Calibration) -> Path:
-    path = cache_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(calibration), indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
-    return path
 
 
 def measure() -> Calibration:
@@ -120,7 +89,3 @@ def _best(work: Callable[[], object]) -> float:
         work()
         best = min(best, time.perf_counter_ns() - start)
     return best
-
-
-def _is_cost(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9

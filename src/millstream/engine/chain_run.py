@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from millstream.engine.intake import Intake, depths
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, differences, matches
 from millstream.engine.release import Bounds
-from millstream.engine.segment import Segment, merge
+from millstream.engine.segment import Segment, merge, without
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Ledger, Policy, Unit, fused
@@ -26,6 +27,7 @@ from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
 _FAN_IN = 4
 _SPANS_PER_REACH = 4
+_WORTH_TRIMMING = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class ChainRun:
         make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
         self._intake = make
         self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
+        self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
 
     def _kept(self, name: str, new: MemberRun) -> MemberRun:
@@ -124,12 +127,19 @@ class ChainRun:
         busy = self.ledger.segments()
         for side in (LEFT, RIGHT):
             alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
-            kept = self._compacted(alive, busy)
+            kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
             numbers = {segment.number for segment in kept}
             for segment in self.segments[side]:
                 if segment.number not in numbers:
                     self._store.drop(segment)
             self.segments[side] = kept
+
+    def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
+        """The segment without its expired rows, once they are about half of it."""
+        middle = (segment.first + segment.last) // 2
+        if segment.number in busy or len(segment) < _WORTH_TRIMMING or middle + segment.reach > self.watermark:
+            return segment
+        return self._store.keep(without(self._next_number(), segment, self.watermark - segment.reach))
 
     def bounds(self, policy: Policy) -> dict[str, Bounds]:
         """For each query, the earliest place a row still to come can have."""
@@ -160,13 +170,12 @@ class ChainRun:
         left, right = (unit.probe, unit.state) if probe_is_left else (unit.state, unit.probe)
         least, greatest = differences(unit.probe, unit.state)
         within = Interval(max(unit.interval.lo, least), min(unit.interval.hi, greatest + 1))
-        pieces = [
-            piece for piece in self.chain.slices if piece.interval.lo < within.hi and piece.interval.hi > within.lo
+        cuts = self._ends[bisect_right(self._ends, within.lo) : bisect_left(self._ends, within.hi)]
+        members = [
+            member
+            for member in self._members.values()
+            if member.since <= unit.probe.batch and member.interval.lo < within.hi and member.interval.hi > within.lo
         ]
-        ends = {end for piece in pieces for end in (piece.interval.lo, piece.interval.hi, *piece.cuts)}
-        cuts = sorted(end for end in ends if within.lo < end < within.hi)
-        names = dict.fromkeys(name for piece in pieces for name in piece.queries)
-        members = [m for name in names if (m := self._members[name]).since <= unit.probe.batch]
         access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
         began, found = time.perf_counter_ns(), 0
         for probe_rows, state_rows in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
@@ -205,7 +214,7 @@ class ChainRun:
 
     def _compacted_lane(self, lane: list[Segment], busy: set[int]) -> list[Segment]:
         lane = list(lane)
-        longest = self._longest_span(lane[0])
+        longest = max(lane[0].reach, 0) // _SPANS_PER_REACH
         start = len(lane) - _FAN_IN
         while start >= 0:
             run = lane[start : start + _FAN_IN]
@@ -218,13 +227,6 @@ class ChainRun:
                     start = min(start + 1, len(lane) - _FAN_IN + 1)
             start -= 1
         return lane
-
-    def _longest_span(self, segment: Segment) -> int:
-        hull = (
-            max(piece.interval.hi for piece in self.chain.slices),
-            min(piece.interval.lo for piece in self.chain.slices),
-        )
-        return max(segment.reach, hull[0] - hull[1]) // _SPANS_PER_REACH
 
     def _next_number(self) -> int:
         self._number += 1

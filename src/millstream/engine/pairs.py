@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from millstream.model.expr import Column, moved
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Member
+
+_FEW = 4
 
 
 @dataclass(slots=True)
@@ -110,6 +113,18 @@ class Conditions:
         return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
 
 
+def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
+    """The order that brings pairs of one class together (classes end at `cuts`), and where each class ends in it."""
+    if len(cuts) < _FEW:
+        below = [np.flatnonzero(differences < cuts[0])]
+        below += [np.flatnonzero((differences >= lo) & (differences < hi)) for lo, hi in pairwise(cuts)]
+        parts = [*below, np.flatnonzero(differences >= cuts[-1])]
+        return np.concatenate(parts), [0, *accumulate(map(len, parts))]
+    classes = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
+    sizes = np.bincount(classes, minlength=len(cuts) + 1)
+    return np.argsort(classes, kind="stable"), [0, *np.cumsum(sizes).tolist()]
+
+
 def serve(
     pairs: Pairs, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], conditions: Conditions
 ) -> Iterator[tuple[MemberRun, Pairs, pa.RecordBatch]]:
@@ -121,9 +136,8 @@ def serve(
     borders = [within.lo, *cuts, within.hi]
     ends = [0, len(pairs)]
     if cuts:
-        classes = np.searchsorted(np.array(cuts), pairs.differences(), side="right").astype(np.uint16)
-        pairs = pairs.at(np.argsort(classes, kind="stable"))
-        ends = [0, *np.cumsum(np.bincount(classes, minlength=len(cuts) + 1)).tolist()]
+        order, ends = routed(pairs.differences(), cuts)
+        pairs = pairs.at(order)
     stretches = []
     for member in members:
         first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1

@@ -23,8 +23,13 @@ Matches = tuple[Ints, Ints]
 
 
 def matches(probe: Segment, state: Segment, interval: Interval, access: str, chunk: int = CHUNK) -> Iterator[Matches]:
-    """All pairs with equal codes whose time difference T_right - T_left lies in the interval."""
-    return _scan(probe, state, interval, chunk) if access == "scan" else _index(probe, state, interval, chunk)
+    """All pairs with equal codes whose time difference T_right - T_left lies in the interval.
+
+    Where each side has one key only, as in a join without an equality, a scan of the rows in the window is what the
+    index walks anyway.
+    """
+    scanned = access == "scan" and (len(probe.keys) > 1 or len(state.keys) > 1)
+    return _scan(probe, state, interval, chunk) if scanned else _index(probe, state, interval, chunk)
 
 
 def differences(probe: Segment, state: Segment) -> tuple[int, int]:
@@ -43,12 +48,11 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
 def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
     places = np.searchsorted(state.keys, probe.keys)
     found = state.keys.take(places, mode="clip") == probe.keys
-    counts = np.diff(probe.starts)
     if found.all():
-        rows, key_ids = np.arange(len(probe)), np.repeat(places, counts)
+        rows, key_ids = np.arange(len(probe)), np.repeat(places, probe.counts)
     else:
-        rows = np.flatnonzero(np.repeat(found, counts))
-        key_ids = np.repeat(places[found], counts[found])
+        rows = np.flatnonzero(np.repeat(found, probe.counts))
+        key_ids = np.repeat(places[found], probe.counts[found])
     if not len(rows):
         return
     least, greatest = differences(probe, state)

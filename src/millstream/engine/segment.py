@@ -39,7 +39,7 @@ class Segment:
     keys: Codes
     starts: Ints
     _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
-    _columns: dict[str, np.ndarray | None] = field(default_factory=dict, repr=False)
+    _columns: dict[str, tuple[pa.Array, pa.DataType, np.ndarray | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -57,6 +57,11 @@ class Segment:
         """Rows and index."""
         return int(self.rows.nbytes + self.keys.nbytes + self.starts.nbytes)
 
+    @cached_property
+    def counts(self) -> Ints:
+        """How many rows each key has."""
+        return np.diff(self.starts)
+
     def group_ranges(self) -> Ints:
         """Where each partition group's rows begin, and where the last ends."""
         bounds = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
@@ -72,13 +77,14 @@ class Segment:
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         """A column at these rows."""
-        if name not in self._columns:
-            self._columns[name] = _plain(self.rows.column(name))
-        plain = self._columns[name]
-        column = self.rows.column(name)
+        known = self._columns.get(name)
+        if known is None:
+            column = self.rows.column(name)
+            known = self._columns[name] = (column, column.type, _plain(column))
+        column, kind, plain = known
         if plain is None:
             return pc.take(column, pa.array(positions), boundscheck=False)
-        return pa.Array.from_buffers(column.type, len(positions), [None, pa.py_buffer(plain.take(positions))])
+        return pa.Array.from_buffers(kind, len(positions), [None, pa.py_buffer(plain.take(positions, mode="clip"))])
 
     def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
         """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
@@ -93,7 +99,7 @@ class Segment:
         return found
 
     def row_keys(self) -> Codes:
-        return np.repeat(self.keys, np.diff(self.starts))
+        return np.repeat(self.keys, self.counts)
 
 
 def build(
@@ -125,6 +131,13 @@ def merge(number: int, parts: list[Segment]) -> Segment:
     some, newest = parts[0], max(part.batch for part in parts)
     apart = all(a.last <= b.first for a, b in pairwise(parts))
     return build(number, some.side, newest, some.reach, rows, some.time, codes, in_time=apart)
+
+
+def without(number: int, segment: Segment, expired: int) -> Segment:
+    """The segment without rows up to this time."""
+    kept = segment.times > expired
+    rows, codes = segment.rows.filter(pa.array(kept)), segment.row_keys()[kept]
+    return build(number, segment.side, segment.batch, segment.reach, rows, segment.time, codes, in_time=True)
 
 
 def _plain(column: pa.Array) -> np.ndarray | None:

@@ -15,8 +15,6 @@ from typing import Protocol
 from millstream.engine.segment import Segment
 from millstream.model.interval import Interval
 
-_SMALL = 16_384
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -132,19 +130,18 @@ class Ledger:
 
 
 def fused(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Neighbouring intervals of the same two segments as one unit, where the probe is small.
+    """Neighbouring intervals of the same two segments as one unit.
 
-    A small probe pays more for starting a unit than for telling its pairs apart afterwards; only a run that does all
-    its work anyway may fuse, because a fused unit can no longer be put off in part.
+    Starting a unit costs more than telling its pairs apart afterwards; only a run that does all its work anyway may
+    fuse, because a fused unit can no longer be put off in part.
     """
     last: Unit | None = None
     for unit in sorted(units, key=lambda unit: (unit.probe.number, unit.state.number, unit.interval)):
-        together = (
-            last is not None
-            and len(unit.probe) < _SMALL
-            and (last.probe, last.state, last.interval.hi) == (unit.probe, unit.state, unit.interval.lo)
-        )
-        if last is not None and together:
+        if last is not None and (last.probe, last.state, last.interval.hi) == (
+            unit.probe,
+            unit.state,
+            unit.interval.lo,
+        ):
             last = Unit(unit.probe, unit.state, Interval(last.interval.lo, unit.interval.hi))
             continue
         if last is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,42 +59,77 @@ def zipf_keys(rng: np.random.Generator, count: int, keys: int, exponent: float =
     return np.searchsorted(np.cumsum(weights / weights.sum()), rng.random(count)).astype(np.int32)
 
 
-def disorder(rng: np.random.Generator, times: Times, most: int) -> Times:
-    """The order in which tuples arrive when each is delayed by up to so many microseconds."""
-    return np.argsort(times + rng.integers(0, most + 1, len(times)), kind="stable")
-
-
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """The data centre of the papers' example: one reading per tuple, at a location."""
+    """The data centre of the papers' example: one reading per tuple, at a location.
+
+    `burst` is the mean number of tuples at one instant, `skew` Zipf's exponent, and each tuple comes up to
+    `disorder_seconds` after its time.
+    """
 
     rate: float = 1_000
     locations: int = 20_000
-    seconds: float = 1_000
+    seconds: int = 1_000
     burst: float = 1
     skew: float = 0.0
     disorder_seconds: float = 0.0
 
+    def batches(self, seed: int, count: int) -> Iterator[pa.Table]:
+        """So many batches at equal steps of event time: LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP.
+
+        Rows are made second by second and come in the order of arrival, so neither `count` nor the length changes them.
+        """
+        waiting, number, second = _Waiting(), 0, 0
+        for step in range(1, count + 1):
+            end = self.seconds * SECOND * step // count
+            while second * SECOND < end:
+                waiting.add(*self._second(seed, second))
+                second += 1
+            times, keys, values = waiting.arrived(end if step < count else None)
+            yield _table(times, keys, values, number)
+            number += len(times)
+
     def table(self, seed: int) -> pa.Table:
-        """Columns LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP, in the order of arrival."""
-        rng = np.random.default_rng(seed)
-        times = pareto_bursts(rng, self.rate, self.seconds, self.burst)
-        if self.disorder_seconds:
-            times = times[disorder(rng, times, int(self.disorder_seconds * SECOND))]
-        return pa.table(
-            {
-                "LocationId": zipf_keys(rng, len(times), self.locations, self.skew),
-                "Value": rng.normal(30, 10, len(times)),
-                "Reading": np.arange(len(times)),
-                "Ts": pa.array(times).view(pa.timestamp("us", "UTC")),
-            }
+        """All of them."""
+        return pa.concat_tables(self.batches(seed, 1))
+
+    def _second(self, seed: int, second: int) -> tuple[Times, Times, npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        rng = np.random.default_rng([seed, second])
+        times = pareto_bursts(rng, self.rate, 1, self.burst) + second * SECOND
+        delays = rng.integers(0, int(self.disorder_seconds * SECOND) + 1, len(times))
+        return (
+            times,
+            times + delays,
+            zipf_keys(rng, len(times), self.locations, self.skew),
+            rng.normal(30, 10, len(times)),
         )
 
-    def batches(self, seed: int, count: int) -> Iterator[pa.Table]:
-        """The same rows cut at equal steps of event time; late ones come with the batch they arrive in."""
-        rows = self.table(seed)
-        reached = np.maximum.accumulate(np.asarray(rows.column("Ts").combine_chunks().view(pa.int64())))
-        ends = np.searchsorted(reached, np.linspace(0, self.seconds * SECOND, count + 1)[1:-1])
-        borders = [0, *ends.tolist(), rows.num_rows]
-        for start, stop in pairwise(borders):
-            yield rows.slice(start, stop - start)
+
+class _Waiting:
+    """Rows that have happened but not yet arrived."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+
+    def add(self, *columns: npt.NDArray[Any]) -> None:
+        self._parts.append(columns)
+
+    def arrived(self, until: int | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Times, keys and values of the rows that arrive before this time, in the order of arrival."""
+        times, arrivals, keys, values = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        order = np.argsort(arrivals, kind="stable")
+        here = len(order) if until is None else int(np.searchsorted(arrivals[order], until))
+        rest = order[here:]
+        self._parts = [(times[rest], arrivals[rest], keys[rest], values[rest])]
+        return times[order[:here]], keys[order[:here]], values[order[:here]]
+
+
+def _table(times: Times, keys: npt.NDArray[np.int32], values: npt.NDArray[np.float64], first: int) -> pa.Table:
+    return pa.table(
+        {
+            "LocationId": keys,
+            "Value": values,
+            "Reading": np.arange(first, first + len(times)),
+            "Ts": pa.array(times).view(pa.timestamp("us", "UTC")),
+        }
+    )

@@ -31,13 +31,19 @@ PASSES: tuple[Callable[[Plan], Plan], ...] = (
 )
 
 
-def make_plan(script: Script, *, statistics: Statistics | None = None, costs: Costs | None = None) -> Plan:
+def make_plan(
+    script: Script,
+    *,
+    statistics: Statistics | None = None,
+    costs: Costs | None = None,
+    calibration: Calibration | None = None,
+) -> Plan:
     """The shared plan of a script; `costs` overrides what its settings ask for."""
-    plan = Plan(script, statistics or Statistics(), costs or _costs(script))
+    plan = Plan(script, statistics or Statistics(), costs or _costs(script, calibration))
     for run in PASSES:
         plan = run(plan)
     return plan
 
 
-def _costs(script: Script) -> Costs:
-    return paper(script.settings.system_overhead) if script.settings.costs == "paper" else calibrated()
+def _costs(script: Script, calibration: Calibration | None) -> Costs:
+    return paper(script.settings.system_overhead) if script.settings.costs == "paper" else calibrated(calibration)

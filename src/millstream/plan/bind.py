@@ -34,8 +34,6 @@ def _not_supported(query: Query) -> NotSupportedYet | None:
         found = f"a join of {len(query.sources)} streams is not supported yet", "two streams run", "Join two of them."
     elif not isinstance(query.window, TimeWindow):
         found = "a window in ROWS is not supported yet", "windows in time run", "Give the window as a time."
-    elif not query.keys:
-        found = "a join without an equality is not supported yet", "joins with a.key = b.key run", "Add an equality."
     return NotSupportedYet(*found, query.where) if found else None
 
 

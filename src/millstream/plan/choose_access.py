@@ -13,7 +13,12 @@ def choose_access(plan: Plan) -> Plan:
 
 
 def access_for(plan: Plan, chain: Chain) -> Access:
-    """Depends on rates and keys alone, not on how slices are merged, so the merge pass can ask for it too."""
+    """Depends on rates and keys alone, not on how slices are merged, so the merge pass can ask for it too.
+
+    Without an equality there is no key to look up: every tuple in the window is compared.
+    """
+    if not chain.keys:
+        return Access("scan", "scan")
     left, right = chain.streams
     rate, keys, ratio = plan.statistics.rate, plan.statistics.keys, plan.costs.access_ratio
     return Access(

@@ -132,7 +132,7 @@ def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
     left, right = chain.streams
     rates = plan.statistics.rate(left) * plan.statistics.rate(right)
     ages = [span[1] - span[0] for span in (interval.left_span, interval.right_span) if span]
-    return rates * plan.statistics.join_selectivity(left, right) * sum(ages) / SECOND
+    return rates * plan.statistics.join_selectivity(left, right, keyed=bool(chain.keys)) * sum(ages) / SECOND
 
 
 def _joined(intervals: Sequence[Interval], side: str) -> Part:

@@ -91,7 +91,7 @@ def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
         return Flow(
             statistics.rate(waits),
             statistics.rate(probes),
-            statistics.join_selectivity(left, right),
+            statistics.join_selectivity(left, right, keyed=bool(chain.keys)),
             path,
             Shares(direction.asked_of_waiting, waits, statistics),
             Shares(direction.asked_of_probing, probes, statistics),

@@ -119,7 +119,7 @@ class Chain:
         return text(expr, lambda column: f"{self.names[column.source]}.{column.name}")
 
     def key_texts(self) -> list[str]:
-        """The join predicate as a user reads it."""
+        """The join predicate as a user reads it; empty where it has no equality."""
         return [f"{self.sql(key.left)} = {self.sql(key.right)}" for key in self.keys]
 
     def predicates(self, side: str) -> tuple[Expr, ...]:

@@ -30,9 +30,9 @@ class Statistics:
     def keys(self, stream: Stream) -> int:
         return stream.keys or DEFAULT_KEYS
 
-    def join_selectivity(self, left: Stream, right: Stream) -> float:
-        """The share of all pairs that match: the smaller of 1/keys (window-cost, Table 1)."""
-        return min(1 / self.keys(left), 1 / self.keys(right))
+    def join_selectivity(self, left: Stream, right: Stream, *, keyed: bool = True) -> float:
+        """The share of all pairs that match: the smaller of 1/keys (window-cost, Table 1), or all without a key."""
+        return min(1 / self.keys(left), 1 / self.keys(right)) if keyed else 1.0
 
     def selectivity(self, stream: Stream, condition: Iterable[Expr]) -> float:
         """The share of a stream's tuples that pass all conjuncts, taken as independent."""

@@ -1,9 +1,10 @@
-"""For users' own tests: run a script on rows in memory, and the naive oracle to compare with.
+"""For users' own tests: a script on rows in memory, a clock moved by hand, and the naive oracle to compare with.
 
 This room sits beside `cli` and is public: `from millstream.testing import run`.
 """
 
 from millstream.testing.naive import naive
-from millstream.testing.run import Rows, as_batches, run
+from millstream.testing.run import run
+from millstream.testing.session import Session
 
-__all__ = ["Rows", "as_batches", "naive", "run"]
+__all__ = ["Session", "naive", "run"]

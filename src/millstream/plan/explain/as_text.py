@@ -44,7 +44,7 @@ def _hints(plan: Plan, stream: Stream) -> str:
 def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
     left, right = chain.names
     times = chain.streams[0].time, chain.streams[1].time
-    yield f"Chain {number}: {' and '.join(chain.key_texts())}"
+    yield f"Chain {number}: {' and '.join(chain.key_texts()) or f'{left} and {right}, no equality'}"
     counts = f"{_counted(len(chain.members), 'query', 'queries')} in {_counted(len(chain.slices), 'slice', 'slices')}"
     yield f"  {counts} of d = {right}.{times[1]} - {left}.{times[0]}"
     yield ""
