@@ -85,13 +85,15 @@ def test_the_command_reference_is_what_the_command_says(request: pytest.FixtureR
     assert path.read_text(encoding="utf-8") == text, "run make golden"
 
 
-def reference(command: click.Command, name: str) -> Iterator[str]:
-    with click.Context(command, info_name=name, terminal_width=100) as context:
+def reference(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:
+    with click.Context(
+        command, info_name=name, parent=parent, terminal_width=100, **command.context_settings
+    ) as context:
         usage = command.get_help(context)
-    yield from [f"## {name}", "", "```", usage, "```", ""]
-    if isinstance(command, click.Group):
-        for sub_name, sub_command in sorted(command.commands.items()):
-            yield from reference(sub_command, f"{name} {sub_name}")
+        yield from [f"## {context.command_path}", "", "```", usage, "```", ""]
+        if isinstance(command, click.Group):
+            for sub_name, sub_command in sorted(command.commands.items()):
+                yield from reference(sub_command, sub_name, context)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
