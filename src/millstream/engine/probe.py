@@ -15,7 +15,7 @@ from millstream.engine.segment import Segment
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 _BLOCK = 1 << 21
 
 Matches = tuple[Ints, Ints]
