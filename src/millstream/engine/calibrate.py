@@ -35,10 +35,8 @@ def measure() -> Calibration:
     slices = [Interval(lo, hi) for lo, hi in pairwise(borders)]
     sliced = _best(lambda: [list(matches(probe, state, piece, "index")) for piece in slices])
     pairs = Pairs(state, probe, whole[0][1], whole[0][0])
-    names = rows.schema.names
-    gathered = _best(
-        lambda: [segment.gather(name, picked) for segment, picked in _sides(pairs) for name in names]
-    ) / len(pairs)
+    sides, names = ((state, whole[0][1]), (probe, whole[0][0])), rows.schema.names
+    gathered = _best(lambda: [segment.gather(name, picked) for segment, picked in sides for name in names]) / len(pairs)
     routed = _best(lambda: _route(pairs, borders[1:-1])) / len(pairs) / (1 + np.log2(_CUTS + 1))
     small = 400
     few = _segment("right", 3, small)
@@ -70,10 +68,6 @@ def _rows(seed: int, count: int = _ROWS) -> tuple[pa.RecordBatch, np.ndarray]:
 def _segment(side: str, seed: int, count: int = _ROWS) -> Segment:
     rows, coded = _rows(seed, count)
     return build(seed, side, seed, _SPAN, rows, "Ts", coded)
-
-
-def _sides(pairs: Pairs) -> tuple[tuple[Segment, np.ndarray], tuple[Segment, np.ndarray]]:
-    return (pairs.left, pairs.left_rows), (pairs.right, pairs.right_rows)
 
 
 def _route(pairs: Pairs, cuts: list[int]) -> Pairs:

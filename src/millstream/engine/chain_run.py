@@ -6,16 +6,19 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.engine.arrow import Ints
 from millstream.engine.intake import Intake, depths
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
-from millstream.engine.probe import CHUNK, differences, matches
+from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Segment, merge, without
+from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Ledger, Policy, Unit, fused
@@ -28,6 +31,7 @@ Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
 _FAN_IN = 4
 _SPANS_PER_REACH = 4
 _WORTH_TRIMMING = 4_096
+_SMALL = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,8 @@ class ChainRun:
     def run(self, policy: Policy, budget: Budget, deliver: Deliver) -> None:
         """Does units until the budget is spent or none is left."""
         if budget == Budget():
-            for unit in fused(self.ledger.take_all()):
-                self._execute(unit, deliver)
+            for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
+                self._execute_all(list(units), deliver)
             return
         done, until = 0, None if budget.seconds is None else time.perf_counter() + budget.seconds
         while budget.units is None or done < budget.units:
@@ -166,27 +170,66 @@ class ChainRun:
                 yield Unit(probe, state, Interval(lo, hi))
 
     def _execute(self, unit: Unit, deliver: Deliver) -> None:
+        for probe_rows, state_rows in self._met(unit):
+            self._give_out([(unit, probe_rows, state_rows)], deliver)
+
+    def _execute_all(self, units: list[Unit], deliver: Deliver) -> None:
+        if len(units[0].probe) < _SMALL:
+            self._execute_together(units, deliver)
+        else:
+            for unit in units:
+                self._execute(unit, deliver)
+
+    def _execute_together(self, units: Iterable[Unit], deliver: Deliver) -> None:
+        """Units of one small probe: their matches are put together before they are given out."""
+        parts: list[tuple[Unit, Ints, Ints]] = []
+        for unit in units:
+            for probe_rows, state_rows in self._met(unit):
+                parts.append((unit, probe_rows, state_rows))
+                if sum(len(rows) for _, rows, _ in parts) >= self._chunk:
+                    self._give_out(parts, deliver)
+                    parts = []
+        if parts:
+            self._give_out(parts, deliver)
+
+    def _met(self, unit: Unit) -> Iterator[Matches]:
+        """The matches of a unit, timed."""
+        access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
+        began, found = time.perf_counter_ns(), 0
+        for some in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
+            found += len(some[0])
+            yield some
+        self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
+
+    def _give_out(self, parts: Sequence[tuple[Unit, Ints, Ints]], deliver: Deliver) -> None:
+        """Matches of one probing segment to the queries they are for."""
+        unit, probe_rows, state_rows = parts[0]
+        state: Segment | Stacked = unit.state
+        if len(parts) > 1:
+            state = Stacked([(other.state, rows) for other, _, rows in parts])
+            probe_rows = np.concatenate([rows for _, rows, _ in parts])
+            state_rows = np.arange(len(probe_rows))
         probe_is_left = unit.probe.side == LEFT
-        left, right = (unit.probe, unit.state) if probe_is_left else (unit.state, unit.probe)
-        least, greatest = differences(unit.probe, unit.state)
-        within = Interval(max(unit.interval.lo, least), min(unit.interval.hi, greatest + 1))
+        met = Pairs(unit.probe, state, probe_rows, state_rows)
+        if not probe_is_left:
+            met = Pairs(state, unit.probe, state_rows, probe_rows)
+        pairs = self._truly_equal(met)
+        if not len(pairs):
+            return
+        reaches = [(*differences(other.probe, other.state), other.interval) for other, _, _ in parts]
+        within = Interval(
+            min(max(interval.lo, least) for least, _, interval in reaches),
+            max(min(interval.hi, greatest + 1) for _, greatest, interval in reaches),
+        )
         cuts = self._ends[bisect_right(self._ends, within.lo) : bisect_left(self._ends, within.hi)]
         members = [
             member
             for member in self._members.values()
             if member.since <= unit.probe.batch and member.interval.lo < within.hi and member.interval.hi > within.lo
         ]
-        access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
-        began, found = time.perf_counter_ns(), 0
-        for probe_rows, state_rows in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
-            met = (probe_rows, state_rows) if probe_is_left else (state_rows, probe_rows)
-            pairs = self._truly_equal(Pairs(left, right, *met))
-            found += len(pairs)
-            if len(pairs):
-                for member, own, rows in serve(pairs, within, cuts, members, self._conditions):
-                    self.statistics.served(member.name, rows.num_rows, self.batch)
-                    deliver(member, own, rows, unit)
-        self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
+        for member, own, rows in serve(pairs, within, cuts, members, self._conditions):
+            self.statistics.served(member.name, rows.num_rows, self.batch)
+            deliver(member, own, rows, unit)
 
     def _slice_of(self, interval: Interval) -> Slice:
         return next(piece for piece in self.chain.slices if piece.interval.covers(interval))

@@ -18,6 +18,7 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
 from millstream.engine.segment import Condition, Segment
+from millstream.engine.stacked import Stacked
 from millstream.model.expr import Column, moved
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -28,10 +29,10 @@ _FEW = 4
 
 @dataclass(slots=True)
 class Pairs:
-    """Matched rows of a left and a right segment."""
+    """Matched rows of a left and a right segment, one of which may be stacked."""
 
-    left: Segment
-    right: Segment
+    left: Segment | Stacked
+    right: Segment | Stacked
     left_rows: Ints
     right_rows: Ints
     _gathered: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
@@ -102,7 +103,7 @@ class Conditions:
         self._functions = functions
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
-    def passed(self, segment: Segment, condition: Condition) -> Bools:
+    def passed(self, segment: Segment | Stacked, condition: Condition) -> Bools:
         return segment.passes(condition, lambda one: self.on(one.rows, condition))
 
     def on(self, rows: pa.RecordBatch, condition: Condition) -> Bools:

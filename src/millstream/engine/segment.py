@@ -77,14 +77,19 @@ class Segment:
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         """A column at these rows."""
-        known = self._columns.get(name)
-        if known is None:
-            column = self.rows.column(name)
-            known = self._columns[name] = (column, column.type, _plain(column))
-        column, kind, plain = known
+        column, kind, plain = self._columns.get(name) or self._look_up(name)
         if plain is None:
             return pc.take(column, pa.array(positions), boundscheck=False)
         return pa.Array.from_buffers(kind, len(positions), [None, pa.py_buffer(plain.take(positions, mode="clip"))])
+
+    def plain(self, name: str) -> np.ndarray | None:
+        """A column's values as they lie in memory, where they are fixed-width and none is null."""
+        return (self._columns.get(name) or self._look_up(name))[2]
+
+    def _look_up(self, name: str) -> tuple[pa.Array, pa.DataType, np.ndarray | None]:
+        column = self.rows.column(name)
+        found = self._columns[name] = (column, column.type, _plain(column))
+        return found
 
     def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
         """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
