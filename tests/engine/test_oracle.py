@@ -1,4 +1,7 @@
-"""The spine: shared = alone = naive = DuckDB, for random streams, queries, plans, policies, budgets and batchings."""
+"""The spine: shared = alone = naive = DuckDB, for random streams, queries, plans, policies, budgets and batchings.
+
+Most queries share a join predicate; some have another, some none but an inequality, and some join a stream with itself.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +84,12 @@ def cases(draw: st.DrawFn) -> Case:
         script.append(f"CREATE STREAM {name} ({columns}, Ts TIMESTAMP) WITH (time = 'Ts', {delay}, {hints});")
         rows[name] = draw(batches(key_types, payload, disorder))
     join = " AND ".join(f"A.k{i} = B.k{i}" for i in range(len(key_types)))
-    count = draw(st.integers(1, 4))
-    script += [f"CREATE QUERY q{i} AS {draw(selects(join))};" for i in range(count)]
+    joins = [join, join, join, "A.k0 = B.k0", "A.n = B.n", "A.n < B.n"]
+    for number in range(draw(st.integers(1, 4))):
+        select = draw(selects(draw(st.sampled_from(joins))))
+        if draw(st.sampled_from([False, False, False, True])):
+            select = select.replace("FROM A, B", "FROM A, A B").replace("FROM B, A", "FROM A B, A")
+        script.append(f"CREATE QUERY q{number} AS {select};")
     chosen = {
         "slicing": draw(st.sampled_from(["cpu", "memory"])),
         "costs": draw(st.sampled_from(["calibrated", "paper"])),

@@ -41,6 +41,15 @@ def test_late_rows_are_kept_with_the_reason() -> None:
     assert session.results("q").num_rows == 2
 
 
+def test_a_row_late_for_a_stream_joined_with_itself_is_late_once() -> None:
+    join = "CREATE QUERY q AS SELECT x.Ts AS a, y.Ts AS b FROM A x, A y WHERE x.k = y.k WINDOW 5 SECONDS;"
+    session = Session(STREAMS + join)
+    session.feed({"A": at(20)})
+    session.feed({"A": at(17)})
+    assert [late.rows.num_rows for late in session.late] == [1]
+    assert session.results("q").num_rows == 1
+
+
 def test_the_watermark_is_that_of_earlier_batches() -> None:
     """Within a batch nothing is late, however far apart its times are."""
     session = Session(SCRIPT)

@@ -112,11 +112,11 @@ class Engine:
             run = running.chain
             left, right = run.chain.streams
             in_time = {
-                side: self._in_time(stream, batch, run.watermark)
-                for side, stream in ((LEFT, left), (RIGHT, right))
-                if (batch := taken.get(stream.name)) is not None
+                stream.name: self._in_time(stream, taken[stream.name], run.watermark)
+                for stream in {left.name: left, right.name: right}.values()
+                if stream.name in taken
             }
-            run.arrive(in_time)
+            run.arrive({LEFT: in_time.get(left.name), RIGHT: in_time.get(right.name)})
             clocks = {stream.name: self._streams[stream.name].clock for stream in (left, right)}
             self._work(running, budget or Budget())
             run.settle(chain_watermark(clocks.values(), now, self._started))
