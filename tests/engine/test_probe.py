@@ -115,7 +115,7 @@ def test_forced_collisions_change_nothing(hash_bits: int) -> None:
         rows: list[str] = []
         engine = Engine(
             compile_script(script),
-            lambda _, batch, rows=rows: rows.extend(map(repr, batch.to_pylist())),  # type: ignore[misc]
+            lambda _, batch, rows=rows: rows.extend(map(repr, batch.to_pylist())),
             hash_bits=bits,
         )
         engine.feed(tables)

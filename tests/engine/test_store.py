@@ -72,7 +72,7 @@ def test_an_engine_on_files_gives_what_one_in_memory_gives(tmp_path: Path, batch
     counted: list[int] = []
     for directory in (None, tmp_path):
         rows: list[int] = []
-        engine = Engine(plan, lambda _, batch, rows=rows: rows.append(batch.num_rows), directory=directory)  # type: ignore[misc]
+        engine = Engine(plan, lambda _, batch, rows=rows: rows.append(batch.num_rows), directory=directory)
         for warm, wet in zip(sensors.batches(1, batches), sensors.batches(2, batches), strict=True):
             engine.feed({"Warm": warm, "Wet": wet})
         counted.append(sum(rows))

@@ -81,7 +81,7 @@ def test_spans_are_the_ages_on_either_side_of_zero(interval: Interval) -> None:
 )
 def test_an_empty_or_endless_interval_cannot_be_made(make: object, found: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        make()  # type: ignore[operator]
+        make()
     assert found in caught.value.found
 
 

@@ -58,7 +58,7 @@ def test_a_selection_looks_at_its_own_source() -> None:
 )
 def test_a_wrong_query_cannot_be_made(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ScriptError, match=message):
-        replace(GOOD, **changes)  # type: ignore[arg-type]
+        replace(GOOD, **changes)
 
 
 @pytest.mark.parametrize("rows", [(0, 5), (5, -1)])

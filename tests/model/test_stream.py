@@ -40,5 +40,5 @@ def test_columns_are_found_whatever_their_case() -> None:
 )
 def test_a_wrong_stream_cannot_be_made(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        replace(GOOD, **changes)  # type: ignore[arg-type]
+        replace(GOOD, **changes)
     assert message in str(caught.value)

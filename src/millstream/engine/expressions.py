@@ -106,10 +106,8 @@ class _Compiler:
             return lambda columns: _PATTERN[op](text(columns), pattern)
         if op in self._functions:
             return self._registered(self._functions[op], call)
-        special = getattr(self, f"_{op}", None)
-        if special is not None:
-            compiled: Compiled = special(call)
-            return compiled
+        if op in _SPECIAL:
+            return _SPECIAL[op](self, call)
         if op in _ONE:
             arg, kind = self.compile(call.args[0]), arrow_type(call.type)
             return lambda columns: _cast(_ONE[op](arg(columns)), kind)
@@ -235,6 +233,24 @@ class _Compiler:
             return pa.array(function.call(*plain), type=kind)
 
         return compute
+
+
+_SPECIAL: Mapping[str, Callable[[_Compiler, Call], Compiled]] = {
+    "in": _Compiler._in,
+    "case": _Compiler._case,
+    "cast": _Compiler._cast,
+    "try_cast": _Compiler._try_cast,
+    "field": _Compiler._field,
+    "round": _Compiler._round,
+    "power": _Compiler._power,
+    "greatest": _Compiler._greatest,
+    "least": _Compiler._least,
+    "coalesce": _Compiler._coalesce,
+    "nullif": _Compiler._nullif,
+    "substring": _Compiler._substring,
+    "replace": _Compiler._replace,
+    "concat": _Compiler._concat,
+}
 
 
 def _scalar(literal: Literal) -> pa.Scalar:
