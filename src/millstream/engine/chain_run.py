@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints
+from millstream.engine.compaction import run_to_merge
 from millstream.engine.intake import Intake, depths
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, Matches, differences, matches
@@ -28,8 +29,6 @@ from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
 Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
-_FAN_IN = 4
-_SPANS_PER_REACH = 4
 _WORTH_TRIMMING = 4_096
 _SMALL = 8_192
 
@@ -247,29 +246,15 @@ class ChainRun:
             kept &= np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
         return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
 
-    def _compacted(self, segments: Sequence[Segment], busy: Iterable[int]) -> list[Segment]:
-        """Size-tiered: where enough neighbours of a lane have one size, those become one that do not span too long."""
+    def _compacted(self, segments: Sequence[Segment], busy: set[int]) -> list[Segment]:
         by_lane: dict[int, list[Segment]] = {}
         for segment in segments:
             by_lane.setdefault(segment.reach, []).append(segment)
-        merged = [done for lane in by_lane.values() for done in self._compacted_lane(lane, set(busy))]
+        for lane in by_lane.values():
+            while (run := run_to_merge(lane, busy)) is not None:
+                lane[run] = [self._store.keep(merge(self._next_number(), lane[run]))]
+        merged = [segment for lane in by_lane.values() for segment in lane]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
-
-    def _compacted_lane(self, lane: list[Segment], busy: set[int]) -> list[Segment]:
-        lane = list(lane)
-        longest = max(lane[0].reach, 0) // _SPANS_PER_REACH
-        start = len(lane) - _FAN_IN
-        while start >= 0:
-            run = lane[start : start + _FAN_IN]
-            tiers = {len(segment).bit_length() // 2 for segment in run}
-            if len(tiers) == 1 and not any(segment.number in busy for segment in run):
-                while len(run) > 1 and max(s.last for s in run) - min(s.first for s in run) > longest:
-                    run.pop()
-                if len(run) > 1:
-                    lane[start : start + len(run)] = [self._store.keep(merge(self._next_number(), run))]
-                    start = min(start + 1, len(lane) - _FAN_IN + 1)
-            start -= 1
-        return lane
 
     def _next_number(self) -> int:
         self._number += 1
