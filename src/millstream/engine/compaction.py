@@ -28,8 +28,9 @@ def run_to_merge(lane: Sequence[Segment], busy: Collection[int]) -> slice | None
                 return run
     if len(lane) <= _MANY:
         return None
-    pairs = (_fitting(lane, start, 2, busy, longest) for start in range(len(lane) - 1))
-    return min(filter(None, pairs), key=lambda run: sum(len(one) for one in lane[run]), default=None)
+    found = [_fitting(lane, start, 2, busy, longest) for start in range(len(lane) - 1)]
+    pairs = [run for run in found if run is not None]
+    return min(pairs, key=lambda run: len(lane[run.start]) + len(lane[run.start + 1]), default=None)
 
 
 def _fitting(lane: Sequence[Segment], start: int, count: int, busy: Collection[int], longest: int) -> slice | None:
