@@ -49,6 +49,7 @@ def test_each_difference_lies_in_one_slice_that_serves_just_the_queries_that_cov
         plan = planned(*selects, slicing=slicing)
         slices = [s for s in plan.chains[0].slices if s.interval.lo <= d * SECOND < s.interval.hi]
         wanted = {f"q{n}" for n, (start, width) in enumerate(spans, start=1) if start <= d <= start + width}
-        assert len(slices) == (1 if wanted else len(slices))
+        assert len(slices) <= 1
+        assert slices or not wanted
         served = set(slices[0].queries) if slices else set()
         assert served == wanted if slicing == "memory" else served >= wanted

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.keys import codes
-from millstream.engine.pairs import Pairs
+from millstream.engine.pairs import Pairs, routed
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build
 from millstream.model.interval import Interval
@@ -37,7 +37,7 @@ def measure() -> Calibration:
     pairs = Pairs(state, probe, whole[0][1], whole[0][0])
     sides, names = ((state, whole[0][1]), (probe, whole[0][0])), rows.schema.names
     gathered = _best(lambda: [segment.gather(name, picked) for segment, picked in sides for name in names]) / len(pairs)
-    routed = _best(lambda: _route(pairs, borders[1:-1])) / len(pairs) / (1 + np.log2(_CUTS + 1))
+    apart = _best(lambda: pairs.at(routed(pairs.differences(), borders[1:-1])[0])) / len(pairs)
     small = 400
     few = _segment("right", 3, small)
     scanned = _best(lambda: list(matches(few, state, everything, "scan"))) / (small * _ROWS)
@@ -50,7 +50,7 @@ def measure() -> Calibration:
         index_access=max(access, 0.1),
         scan_compare=scanned,
         pair_emit=max(access, 0.1) + gathered,
-        route=routed,
+        route=apart / (1 + np.log2(_CUTS + 1)),
         filter=_best(lambda: values > 0.5) / _ROWS,
     )
     return Calibration(**{name: round(float(value), 3) for name, value in asdict(measured).items()})
@@ -68,11 +68,6 @@ def _rows(seed: int, count: int = _ROWS) -> tuple[pa.RecordBatch, np.ndarray]:
 def _segment(side: str, seed: int, count: int = _ROWS) -> Segment:
     rows, coded = _rows(seed, count)
     return build(seed, side, seed, _SPAN, rows, "Ts", coded)
-
-
-def _route(pairs: Pairs, cuts: list[int]) -> Pairs:
-    classes = np.searchsorted(np.array(cuts), pairs.differences(), side="right").astype(np.uint16)
-    return pairs.at(np.argsort(classes, kind="stable"))
 
 
 def _best(work: Callable[[], object]) -> float:

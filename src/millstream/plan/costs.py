@@ -95,18 +95,18 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What elementary steps cost, in nanoseconds; by default as `millstream calibrate` found on a 2-core x86-64.
+    """What elementary steps cost, in nanoseconds; by default the median of five `millstream calibrate` on an x86-64.
 
     `boundary_search` includes the fixed cost of a unit, spread over the rows that probe in it.
     """
 
-    index_insert: float = 90.0
+    index_insert: float = 88.0
     index_probe: float = 4.0
-    boundary_search: float = 82.0
-    index_access: float = 14.0
-    scan_compare: float = 2.8
-    pair_emit: float = 43.0
-    route: float = 5.8
+    boundary_search: float = 69.0
+    index_access: float = 16.0
+    scan_compare: float = 3.1
+    pair_emit: float = 34.0
+    route: float = 4.4
     filter: float = 0.13
 
 
