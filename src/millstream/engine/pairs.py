@@ -8,7 +8,8 @@ residual predicates cost each query something of its own.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -19,6 +20,7 @@ from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
+from millstream.errors import MillstreamError, QueryFailed
 from millstream.model.expr import Column, moved
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -65,7 +67,6 @@ class MemberRun:
 
     def __init__(self, member: Member, functions: Mapping[str, Function], since: int) -> None:
         self.name = member.name
-        self._declared = member.query
         self.interval = member.interval
         self.since = since
         self.conditions = {LEFT: member.left, RIGHT: member.right}
@@ -78,29 +79,29 @@ class MemberRun:
         self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
         self.takes_all = not (member.left or member.right or member.residual)
 
-    def same_as(self, other: MemberRun) -> bool:
-        return self._declared == other._declared
-
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
-        columns = [
-            as_array(compiled(pairs.column), len(pairs), kind)
-            for compiled, kind in zip(self._compiled, self._kinds, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        with blaming([self.name]):
+            columns = [
+                as_array(compiled(pairs.column), len(pairs), kind)
+                for compiled, kind in zip(self._compiled, self._kinds, strict=True)
+            ]
+            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def residual(self, pairs: Pairs) -> Pairs:
         if self._residual is None or not len(pairs):
             return pairs
-        kept = self._residual(pairs.column, len(pairs))
+        with blaming([self.name]):
+            kept = self._residual(pairs.column, len(pairs))
         return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
 
 
 class Conditions:
-    """Selections compiled once, evaluated once per segment."""
+    """Selections compiled once, evaluated once per segment. `owners` names the queries that ask for a selection."""
 
-    def __init__(self, functions: Mapping[str, Function]) -> None:
+    def __init__(self, functions: Mapping[str, Function], owners: Callable[[Condition], Iterable[str]]) -> None:
         self._functions = functions
+        self._owners = owners
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
     def passed(self, segment: Segment | Stacked, condition: Condition) -> Bools:
@@ -111,7 +112,19 @@ class Conditions:
         if condition not in self._compiled:
             ordered = sorted(condition, key=repr)
             self._compiled[condition] = compile_condition(ordered, self._functions)
-        return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+        with blaming(self._owners(condition)):
+            return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+
+
+@contextmanager
+def blaming(queries: Iterable[str]) -> Iterator[None]:
+    """Whatever an expression raises on its rows (a user's function may raise anything) is these queries' failure."""
+    try:
+        yield
+    except MillstreamError:
+        raise
+    except Exception as error:
+        raise QueryFailed(queries, f"{type(error).__name__}: {error}") from error
 
 
 def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:

@@ -52,6 +52,21 @@ class Held:
         self.places.append((np.maximum(left, right), arrived, np.abs(right - left), *ties))
         self.rows.append(rows)
 
+    def saved(self) -> pa.RecordBatch:
+        """The waiting rows with their places; the first column of all tells how many were held before."""
+        places = [np.concatenate(parts) for parts in zip(*self.places, strict=True)]
+        rows = pa.Table.from_batches(self.rows).combine_chunks().to_batches()[0]
+        columns = [pa.array(np.full(rows.num_rows, self.already_held)), *map(pa.array, places), *rows.columns]
+        names = [f"__place{number}" for number in range(len(places) + 1)]
+        return pa.RecordBatch.from_arrays(columns, names=[*names, *rows.schema.names])
+
+    @classmethod
+    def restored(cls, saved: pa.RecordBatch) -> Held:
+        count = sum(name.startswith("__place") for name in saved.schema.names)
+        before, *places = (np.asarray(column) for column in saved.columns[:count])
+        rows = pa.RecordBatch.from_arrays(saved.columns[count:], names=saved.schema.names[count:])
+        return cls([tuple(places)], [rows], int(before[0]))
+
     def release(self, bounds: Bounds | None, sink: Callable[[pa.RecordBatch], None]) -> None:
         """Lets out, in order, the rows whose place is before the bound; all of them where there is none."""
         if not self.rows:
