@@ -146,11 +146,12 @@ class Shard:
         return found
 
     def restore(self, saved: Mapping[Signature, ChainManifest], load: Callable[[str], pa.RecordBatch]) -> None:
+        """Goes on from what was saved; a chain that was not begins empty."""
         for signature, running in self._running.items():
-            if signature in saved:
-                running.chain.restore(saved[signature])
-                names = {member.name for member in running.chain.chain.members}
-                running.held = {q: Held.restored(load(name)) for q, name in saved[signature].held if q in names}
+            manifest = saved.get(signature, ChainManifest())
+            running.chain.restore(manifest)
+            names = {member.name for member in running.chain.chain.members}
+            running.held = {query: Held.restored(load(name)) for query, name in manifest.held if query in names}
 
     def _in_time(self, stream: Stream, rows: pa.RecordBatch, run: ChainRun) -> pa.RecordBatch:
         late = microseconds(rows.column(stream.time)) < run.watermark

@@ -56,12 +56,12 @@ class FileStore:
 
     def __init__(self, files: Files, prefix: str = "") -> None:
         self._files = files
-        self._prefix = prefix
+        self.prefix = prefix
         self._names: dict[int, str] = {}
         files.make()
 
     def keep(self, segment: Segment) -> Segment:
-        name = self._names[segment.number] = f"{self._prefix}{segment.number}"
+        name = self._names[segment.number] = f"{self.prefix}{segment.number}"
         rows, index = files_of(name)
         metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
         self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata))
