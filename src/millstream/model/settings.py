@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: a choice of words where `choices` has any, else what `kind` says. Lengths of time are microseconds."""
+    """One setting: a choice of words where `choices` has any, else what `kind` says. Times are microseconds."""
 
     name: str
     choices: tuple[str, ...]
