@@ -29,7 +29,8 @@ from millstream.model.functions import Function
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
-Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
+Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
+"""Takes rows with the names of all queries they are for."""
 _WORTH_TRIMMING = 4_096
 _SMALL = 8_192
 
@@ -243,9 +244,10 @@ class ChainRun:
             for member in self._members.values()
             if member.since <= unit.probe.batch and member.interval.lo < within.hi and member.interval.hi > within.lo
         ]
-        for member, own, rows in serve(pairs, within, cuts, members, self._conditions):
-            self.statistics.served(member.name, rows.num_rows, self.batch)
-            deliver(member, own, rows, unit)
+        for served, own, rows in serve(pairs, within, cuts, members, self._conditions):
+            for member in served:
+                self.statistics.served(member.name, rows.num_rows, self.batch)
+            deliver([member.name for member in served], own, rows, unit)
 
     def _slice_of(self, interval: Interval) -> Slice:
         return next(piece for piece in self.chain.slices if piece.interval.covers(interval))

@@ -61,9 +61,14 @@ class Engine:
         self._since: dict[str, tuple[Query, int]] = {}
         self._stores = 0
         self._follow(plan)
+
+        def to_each(queries: list[str], _: int, rows: pa.RecordBatch) -> None:
+            for query in queries:
+                sink(query, rows)
+
         self._shard = Shard(
             plan,
-            lambda query, _, rows: sink(query, rows),
+            to_each,
             since=self._first_batches(),
             policy=POLICIES[policy or plan.script.settings.policy],
             strict=self._strict,

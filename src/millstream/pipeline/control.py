@@ -75,9 +75,9 @@ class Control:
 
     def targets(self) -> dict[str, Target]:
         """Where slots write each query's rows."""
-        results = f"{self.directory.place}/results"
+        results, shared = f"{self.directory.place}/results", self.planned().script.settings.results
         return {
-            name: outbox(query, self.directory.place) if self.sinks.takes(name) else target_of(query, results)
+            name: outbox(query, self.directory.place) if self.sinks.takes(name) else target_of(query, results, shared)
             for name, query in self.queries().items()
         }
 

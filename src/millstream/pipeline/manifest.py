@@ -20,14 +20,30 @@ Signature = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """A result file: where a slot wrote it, and the name it gets once the batch is committed."""
+class Final:
+    """Where a result file is seen: in the folder of a query, under a name."""
 
-    target: str
+    query: str
+    folder: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result file: where a slot wrote it, and where it is seen once the batch is committed.
+
+    One file may be seen by several queries. A `shared` one has one place, which all its queries' manifests name.
+    """
+
     folder: str
     staged: str
-    final: str
+    finals: tuple[Final, ...]
     rows: int
+    shared: bool = False
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Output:
+        return cls(**{**saved, "finals": tuple(Final(**final) for final in saved["finals"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +107,7 @@ class Manifest:
             tuple(saved["routing"]),
             {name: Clock(**clock) for name, clock in saved["clocks"].items()},
             {int(number): _slot_from_json(slot) for number, slot in saved["slots"].items()},
-            tuple(Output(**output) for output in saved["outputs"]),
+            tuple(Output.from_json(output) for output in saved["outputs"]),
             {int(batch): time for batch, time in saved["arrived_us"].items()},
         )
 

@@ -11,26 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.compile import compile_script
-from millstream.engine.arrow import arrow_type
-from millstream.engine.files import Files
 from millstream.errors import MillstreamError, QueryFailed, ScriptError
 from millstream.model.functions import Function
-from millstream.model.query import Query
 from millstream.model.stream import check_name
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.progress import BatchProgress, progress
 from millstream.pipeline.registry import unknown_query
+from millstream.pipeline.results import read_results, sweep_staged
 from millstream.pipeline.session import cores_of, make_session, session_for
 from millstream.pipeline.sinks import Callback, deliver
 from millstream.pipeline.sources import columns_of, united
-from millstream.pipeline.step import Stepper, sweep_staged
+from millstream.pipeline.step import Stepper
 from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
 
@@ -172,7 +169,7 @@ class Pipeline:
         queries = self._control.queries()
         if name not in queries:
             raise unknown_query(name, queries)
-        return read_results(self._control.targets()[name].folder, queries[name])
+        return read_results(self._control.targets()[name], queries[name])
 
     def start(self) -> None:
         """Begins to read; returns at once."""
@@ -262,9 +259,10 @@ class Pipeline:
     def _recover(self, control: Control) -> None:
         stepper = self._running()
         stepper.recover()
-        targets = control.targets().values()
-        late = [f"{self.directory.place}/late/{stream.name}" for stream in control.planned().script.streams]
-        sweep_staged([*(target.folder for target in targets), *late])
+        place = self.directory.place
+        late = [f"{place}/late/{stream.name}" for stream in control.planned().script.streams]
+        shared = [f"{place}/results/shared/{name}" for name in self.directory.files.folders("results/shared")]
+        sweep_staged([*(target.folder for target in control.targets().values()), *late, *shared])
         self._hand_over(stepper.manifest.batch, stepper.manifest.outputs)
 
     def _use(self) -> None:
@@ -401,18 +399,6 @@ class Pipeline:
         if self._spark is None:
             raise RuntimeError("the pipeline has not been started")
         return self._spark
-
-
-def read_results(folder: str, query: Query) -> pa.Table:
-    """The committed rows in a result folder."""
-    schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
-    files = Files.at(folder)
-    paths = [
-        files.path(name) for name in files.names() if not name.startswith(".") and name.startswith(f"{query.name}-")
-    ]
-    if not paths:
-        return schema.empty_table()
-    return ds.dataset(paths, schema=schema, filesystem=files.system).to_table()
 
 
 def _now() -> int:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed, ScriptError
 from millstream.model.query import Query
-from millstream.pipeline.manifest import Output
+from millstream.pipeline.manifest import Final, Output
 from millstream.pipeline.results import Target
 
 Callback = Callable[[int, pa.Table], None]
@@ -94,10 +94,10 @@ def deliver(
     spark: SparkSession, batch: int, outputs: Iterable[Output], queries: Mapping[str, Query], sinks: Sinks, app: str
 ) -> None:
     """Hands a committed batch to its sinks and empties the outbox. Raises QueryFailed for a query whose sink raises."""
-    by_query: dict[str, list[Output]] = {}
-    for output in outputs:
-        if sinks.takes(output.target) and output.target in queries and Files.at(output.folder).has(output.final):
-            by_query.setdefault(output.target, []).append(output)
+    by_query: dict[str, list[Final]] = {}
+    for final in (final for output in outputs for final in output.finals):
+        if sinks.takes(final.query) and final.query in queries and Files.at(final.folder).has(final.name):
+            by_query.setdefault(final.query, []).append(final)
     shared: dict[External, list[str]] = {}
     for name in by_query:
         if name in sinks.callbacks:
@@ -111,23 +111,23 @@ def deliver(
         except Exception as error:  # whatever a writer raises is its queries' failure
             raise QueryFailed(names, f"{sink.format} sink: {str(error).splitlines()[0]}") from error
     for done in by_query.values():
-        for output in done:
-            Files.at(output.folder).delete(output.final)
+        for final in done:
+            Files.at(final.folder).delete(final.name)
 
 
-def _call(name: str, callback: Callback, batch: int, outputs: Sequence[Output]) -> None:
+def _call(name: str, callback: Callback, batch: int, finals: Sequence[Final]) -> None:
     tables = []
-    for output in outputs:
-        files = Files.at(output.folder)
-        tables.append(pq.read_table(files.path(output.final), filesystem=files.system))
+    for final in finals:
+        files = Files.at(final.folder)
+        tables.append(pq.read_table(files.path(final.name), filesystem=files.system))
     try:
         callback(batch, pa.concat_tables(tables))
     except Exception as error:  # the user's own code may fail in any way
         raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
 
 
-def _frame(spark: SparkSession, outputs: Sequence[Output]) -> DataFrame:
-    return spark.read.parquet(*(f"{output.folder}/{output.final}" for output in outputs))
+def _frame(spark: SparkSession, finals: Sequence[Final]) -> DataFrame:
+    return spark.read.parquet(*(f"{final.folder}/{final.name}" for final in finals))
 
 
 def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str, DataFrame], app: str) -> None:

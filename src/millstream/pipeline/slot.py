@@ -146,10 +146,11 @@ def _run(
     clock.lap("read")
     served: dict[tuple[str, int], int] = {}
 
-    def sink(query: str, batch: int, rows: pa.RecordBatch) -> None:
-        served[query, batch] = served.get((query, batch), 0) + rows.num_rows
+    def sink(queries: list[str], batch: int, rows: pa.RecordBatch) -> None:
+        for query in queries:
+            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
         began = time.perf_counter()
-        writer.write(work.targets[query], rows)
+        writer.write([work.targets[query] for query in queries], rows)
         clock.move("join", "write", time.perf_counter() - began)
 
     cached = _brought_up(order, slot, work, cached)
@@ -314,7 +315,7 @@ def _write_late(writer: Writer, work: Work, part: Late) -> None:
     extra = {REASON: part.reason, CHAIN: chain}
     for name, value in extra.items():
         rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    writer.write(Target(f"late/{part.stream}", f"{work.late}/{part.stream}"), rows)
+    writer.write([Target(part.stream, f"{work.late}/{part.stream}")], rows)
 
 
 class _Stopwatch:

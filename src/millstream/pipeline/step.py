@@ -25,8 +25,8 @@ from millstream.errors import QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.manifest import Clock, Manifest, Output, SlotManifest
-from millstream.pipeline.results import Target
+from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
+from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import GROUPS, Routing
 from millstream.pipeline.slot import Order, Report, Work, run_slot
 from millstream.plan.nodes import Plan
@@ -59,6 +59,7 @@ class Stepper:
         self._pipeline = uuid.uuid4().hex
         found = manifests.latest(directory.files.below("manifest"))
         self.manifest = found or Manifest(started=now, routing=_spread(slots))
+        self._publisher = Publisher(f"{directory.place}/results")
         self._work: Work | None = None
         self._packed = b""
 
@@ -68,7 +69,7 @@ class Stepper:
 
     def recover(self) -> None:
         """Finishes publishing the last batch and sweeps away what no committed batch names."""
-        publish(self.manifest.outputs)
+        self._publisher.publish(self.manifest.outputs)
         sweep(self._directory.files.below("segments"), self.manifest)
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
@@ -123,7 +124,7 @@ class Stepper:
         manifests.commit(self._directory.files.below("manifest"), after)
         self.manifest = after
         committed = time.time()
-        publish(after.outputs)
+        self._publisher.publish(after.outputs)
         _collect(self._directory.files.below("segments"), before, after)
         return Done(after, plan, tuple(reports), watermarks, before.arrived, began, worked, committed, time.time())
 
@@ -163,29 +164,12 @@ def _pickled(work: Work) -> bytes:
     return packed
 
 
-def publish(outputs: Iterable[Output]) -> None:
-    """Gives result files their final names; what has its name already is left alone."""
-    for output in outputs:
-        files = Files.at(output.folder)
-        if files.has(output.staged):
-            files.move(output.staged, output.final)
-
-
 def sweep(segments: Files, manifest: Manifest) -> None:
     """Deletes every segment file that the batch does not name."""
     needed = _files(manifest.segment_names())
     for name in segments.names():
         if name not in needed:
             segments.delete(name)
-
-
-def sweep_staged(folders: Iterable[str]) -> None:
-    """Deletes what slots of batches that never happened have left in result folders."""
-    for folder in folders:
-        files = Files.at(folder)
-        for name in files.names():
-            if name.startswith(".") and ".parquet." in name:
-                files.delete(name)
 
 
 def _collect(segments: Files, before: Manifest, after: Manifest) -> None:
