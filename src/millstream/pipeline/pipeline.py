@@ -238,8 +238,8 @@ class Pipeline:
             control = Control(
                 self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
             )
+            declared = control.check(self._script())
             self._spark = session_for(self._spark or make_session(self.name))
-            declared = control.compile(self._script()).script
             streams = [
                 replace(stream, options=self._elsewhere.get(stream.name, stream.options)) for stream in declared.streams
             ]

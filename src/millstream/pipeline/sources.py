@@ -144,7 +144,7 @@ def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mappin
         kind_found = have.get(field.name.lower())
         if kind_found is None or not _fits(kind_found, field.dataType):
             shown = (
-                "is not in the files" if kind_found is None else f"is {kind_found.simpleString().upper()} in the files"
+                "not in the files" if kind_found is None else f"{kind_found.simpleString().upper()} in the files"
             )
             raise ScriptError(
                 f"{stream.name}.{field.name} is {shown}",
