@@ -222,6 +222,13 @@ class Pipeline:
         self.stop()
 
     @property
+    def spark(self) -> SparkSession:
+        """The session it runs in, where views of `format = 'memory'` are."""
+        if self._spark is None:
+            raise RuntimeError("the pipeline has not been started")
+        return self._spark
+
+    @property
     def batch(self) -> int:
         """The number of the last committed batch."""
         return self._stepper.manifest.batch if self._stepper else 0
@@ -322,7 +329,7 @@ class Pipeline:
             try:
                 app = self.directory.place
                 if control.sinks.external or control.sinks.callbacks:
-                    deliver(self._spark_session(), batch, outputs, control.queries(), control.sinks, app)
+                    deliver(self.spark, batch, outputs, control.queries(), control.sinks, app)
                 return
             except QueryFailed as failure:
                 self._fail(failure)
@@ -394,11 +401,6 @@ class Pipeline:
         if self._stepper is None:
             raise RuntimeError("the pipeline has not been started")
         return self._stepper
-
-    def _spark_session(self) -> SparkSession:
-        if self._spark is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._spark
 
 
 def _now() -> int:
