@@ -56,9 +56,9 @@ class Stepper:
         self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function], now: int
     ) -> None:
         self._spark, self._directory, self._functions = spark, directory, dict(functions)
-        self._pipeline = uuid.uuid4().hex
+        self._run_name = uuid.uuid4().hex
         found = manifests.latest(directory.files.below("manifest"))
-        self.manifest = found or Manifest(started=now, routing=_spread(slots))
+        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], started=now, routing=_spread(slots))
         self._publisher = Publisher(f"{directory.place}/results")
         self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
@@ -97,7 +97,8 @@ class Stepper:
         batch = before.batch + 1
         watermarks = self.watermarks(plan, now)
         order = Order(
-            self._pipeline,
+            self._run_name,
+            before.pipeline,
             self._directory.place,
             batch,
             watermarks,
@@ -116,6 +117,7 @@ class Stepper:
         worked = time.time()
         after = Manifest(
             batch,
+            before.pipeline,
             before.spark_batch if spark_batch is None else spark_batch,
             statements,
             before.started,
