@@ -19,6 +19,7 @@ from millstream.compile import compile_script
 from millstream.errors import MillstreamError, QueryFailed, ScriptError
 from millstream.model.functions import Function
 from millstream.model.stream import check_name
+from millstream.pipeline.arrivals import arrived
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.progress import BatchProgress, progress
@@ -91,6 +92,7 @@ class Pipeline:
         self._step_lock = threading.RLock()
         self._stopping = threading.Event()
         self._error: BaseException | None = None
+        self._started = 0
         self._last_step = 0.0
         self._last_watermarks: Mapping[Any, int] = {}
 
@@ -242,6 +244,7 @@ class Pipeline:
         """Everything up to the first batch. If it fails nothing has begun."""
         compile_script(self._script(), functions=self._functions, settings=self._settings)
         self._stopping.clear()
+        self._started = _now()
         self._error = None
         self._owned = ExitStack()
         try:
@@ -315,10 +318,18 @@ class Pipeline:
         control, stepper = self._controlled(), self._running()
         if control.change(stepper.manifest.batch + 1):
             self._use()
+        came = now = _now()
+        if spark_batch is not None:
+            came = arrived(self.directory.checkpoint, spark_batch, self._started, now)
         while True:
             try:
                 done = stepper.step(
-                    rows, spark_batch=spark_batch, statements=control.in_force.count, now=_now(), finish=finish
+                    rows,
+                    spark_batch=spark_batch,
+                    statements=control.in_force.count,
+                    now=now,
+                    arrived=came,
+                    finish=finish,
                 )
                 break
             except QueryFailed as failure:

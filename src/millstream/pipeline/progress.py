@@ -86,11 +86,10 @@ def _sums(parts: Any) -> dict[str, int]:
 
 
 def _responses(done: Done) -> dict[str, Response]:
-    arrived = {**done.arrived, done.manifest.batch: int(done.began * 1e6)}
     waits: dict[str, list[tuple[float, int]]] = {}
     for report in done.reports:
         for (query, batch), rows in report.served.items():
-            waits.setdefault(query, []).append((done.committed - arrived.get(batch, int(done.began * 1e6)) / 1e6, rows))
+            waits.setdefault(query, []).append((done.committed - done.arrived[batch] / 1e6, rows))
     return {query: _quantiles(some) for query, some in waits.items()}
 
 

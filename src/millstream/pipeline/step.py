@@ -87,9 +87,13 @@ class Stepper:
         spark_batch: int | None,
         statements: int,
         now: int,
+        arrived: int,
         finish: bool = False,
     ) -> Done:
-        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does."""
+        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does.
+
+        `now` and `arrived`, when the rows came, are microseconds.
+        """
         if self._work is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
@@ -125,14 +129,24 @@ class Stepper:
             _clocks(before.clocks, reports, now),
             {report.slot: SlotManifest(report.token, report.chains) for report in reports},
             tuple(output for report in reports for output in report.outputs),
-            _arrived(before.arrived, batch, int(began * 1e6), reports),
+            _arrived(before.arrived, batch, arrived, reports),
         )
         manifests.commit(self._directory.files.below("manifest"), after)
         self.manifest = after
         committed = time.time()
         self._publisher.publish(after.outputs)
         _collect(self._directory.files.below("segments"), before, after)
-        return Done(after, plan, tuple(reports), watermarks, before.arrived, began, worked, committed, time.time())
+        return Done(
+            after,
+            plan,
+            tuple(reports),
+            watermarks,
+            {**before.arrived, batch: arrived},
+            began,
+            worked,
+            committed,
+            time.time(),
+        )
 
     def watermarks(self, plan: Plan, now: int) -> dict[Signature, int]:
         """How far event time has come for every chain, by what batches up to now have shown."""
