@@ -31,7 +31,7 @@ def compacted(sizes: list[int], busy: set[int] | None = None, reaches: int = 1) 
     step = reaches * REACH // max(len(sizes), 1)
     for number, rows in enumerate(sizes, start=1):
         lane.append(segment(number, rows, (number - 1) * step, number * step - 1))
-        while (run := run_to_merge(lane, busy or set(), 4)) is not None:
+        while (run := run_to_merge(lane, busy or set())) is not None:
             work += sum(map(len, lane[run]))
             lane[run] = [merge(1_000_000 + work, lane[run])]
     return lane, work

@@ -30,7 +30,6 @@ from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
 Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
 _WORTH_TRIMMING = 4_096
-_MOST_SPANS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +259,7 @@ class ChainRun:
         for segment in segments:
             by_lane.setdefault(segment.reach, []).append(segment)
         for lane in by_lane.values():
-            while (run := run_to_merge(lane, busy, min(len(self._ends) - 1, _MOST_SPANS))) is not None:
+            while (run := run_to_merge(lane, busy)) is not None:
                 expired = self.watermark - lane[run.start].reach
                 lane[run] = [merge(self._next_number(), lane[run], expired)]
         merged = [segment for lane in by_lane.values() for segment in lane]
