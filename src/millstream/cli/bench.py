@@ -6,6 +6,7 @@ The lab is loaded only when one of these commands runs: it needs packages that t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -43,11 +44,12 @@ def hot_key(rows: int) -> None:
 
 @bench.command()
 @click.option("--most", type=int, default=10_000_000, show_default=True, help="Rows of the largest window.")
-def scaling(most: int) -> None:
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Also plot it here (needs matplotlib).")
+def scaling(most: int, png: Path | None) -> None:
     """Time per input row as the window grows, at a fixed number of matches."""
     from millstream.lab import bench_engine
 
-    _show(bench_engine.scaling(most))
+    _show(bench_engine.scaling(most, png))
 
 
 @bench.group()
