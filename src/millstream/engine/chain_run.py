@@ -19,10 +19,12 @@ from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Segment, merge, without
+from millstream.engine.slice_paths import SlicePaths
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Ledger, Policy, Unit, fused
+from millstream.engine.units import Ledger, Unit, fused
+from millstream.engine.work import Policy
 from millstream.model.duration import LONGEST
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -63,6 +65,7 @@ class ChainRun:
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
         self.statistics = ChainStatistics()
+        self._paths = SlicePaths(self.statistics)
         self.batch = 0
         self.watermark = -(2**62)
         self.change(chain)
@@ -114,15 +117,26 @@ class ChainRun:
             for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
                 self._execute_all(list(units), deliver)
             return
+        self._paths.refresh()
         done, until = 0, None if budget.seconds is None else time.perf_counter() + budget.seconds
         while budget.units is None or done < budget.units:
-            chosen = self.ledger.take(policy)
-            if chosen is None:
-                break
-            self._execute(chosen, deliver)
             done += 1
+            if not self._do_next(policy, deliver, whole=budget.units is None):
+                break
             if until is not None and time.perf_counter() >= until:
                 break
+
+    def _do_next(self, policy: Policy, deliver: Deliver, *, whole: bool) -> bool:
+        """One unit, or a small probe's whole interval where units are not counted. False when nothing is left."""
+        began = time.perf_counter_ns()
+        task = self.ledger.take_task(policy, self._paths) if whole else None
+        unit = None if whole else self.ledger.take(policy, self._paths)
+        self.statistics.choosing += time.perf_counter_ns() - began
+        if task is not None:
+            self._execute_all(list(task.units()), deliver)
+        elif unit is not None:
+            self._execute(unit, deliver)
+        return task is not None or unit is not None
 
     def settle(self, watermark: int) -> None:
         """After a batch: drops segments nothing needs any more and merges small neighbours."""

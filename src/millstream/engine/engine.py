@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import conform, microseconds
 from millstream.engine.chain_run import Budget, ChainRun
 from millstream.engine.pairs import MemberRun, Pairs
-from millstream.engine.policies import POLICIES
+from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import SEQUENCE, Held
 from millstream.engine.store import FileStore
@@ -72,7 +72,8 @@ class Engine:
     ) -> None:
         self._sink = sink
         self._functions = dict(functions or {})
-        self._policy = POLICIES[policy or plan.script.settings.policy]
+        chosen = plan.script.settings
+        self._policy = make_policy(policy or chosen.policy, chosen.fairness, chosen.queue_memory * 1e6)
         self._strict = (order or plan.script.settings.order) == "strict"
         self._directory = directory
         self._chunk, self._hash_bits = chunk, hash_bits
