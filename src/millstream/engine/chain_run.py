@@ -162,14 +162,18 @@ class ChainRun:
         """For each query, the earliest place a row still to come can have."""
         fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
         held = dict(fresh)
-        for task in self.ledger.tasks():
-            piece = self._slice_of(task.interval)
-            names = [name for name in piece.queries if self._members[name].since <= task.probe.batch]
-            first = min(max(task.probe.first, state.first) for state in task.states)
-            for name in names:
-                fresh[name] = min(fresh[name], (first, task.probe.batch, task.near))
-                near = task.near if policy.releases_early else 0
-                held[name] = min(held[name], (first, task.probe.batch, near))
+        for tasks in sorted(self.ledger.by_probe(), key=lambda tasks: (tasks[0].probe.first, tasks[0].probe.batch)):
+            probe = tasks[0].probe
+            if max(held.values()) <= (probe.first, probe.batch, 0):
+                break  # no row of this probe or a later one can have an earlier place
+            for task in tasks:
+                piece = self._slice_of(task.interval)
+                names = [name for name in piece.queries if self._members[name].since <= probe.batch]
+                first = min(max(probe.first, state.first) for state in task.states)
+                for name in names:
+                    fresh[name] = min(fresh[name], (first, probe.batch, task.near))
+                    near = task.near if policy.releases_early else 0
+                    held[name] = min(held[name], (first, probe.batch, near))
         return {name: Bounds(fresh[name], held[name]) for name in self._members}
 
     def _units(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:

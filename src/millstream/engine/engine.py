@@ -142,6 +142,11 @@ class Engine:
         """How many units wait."""
         return sum(len(running.chain.ledger) for running in self._running.values())
 
+    @property
+    def held_rows(self) -> int:
+        """How many rows wait for their turn."""
+        return sum(len(held) for running in self._running.values() for held in running.held.values())
+
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
 

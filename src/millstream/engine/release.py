@@ -41,8 +41,15 @@ class Held:
     places: list[tuple[Ints, ...]] = field(default_factory=list)
     rows: list[pa.RecordBatch] = field(default_factory=list)
     already_held: int = 0
+    _looked: int = 0
+    _least_held: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(rows.num_rows for rows in self.rows)
 
     def add(self, pairs: Pairs, unit: Unit, rows: pa.RecordBatch) -> None:
+        if not len(pairs):
+            return
         left, right = pairs.left.times.take(pairs.left_rows), pairs.right.times.take(pairs.right_rows)
         arrived = np.full(len(pairs), unit.probe.batch)
         ties = (
@@ -54,7 +61,7 @@ class Held:
 
     def release(self, bounds: Bounds | None, sink: Callable[[pa.RecordBatch], None]) -> None:
         """Lets out, in order, the rows whose place is before the bound; all of them where there is none."""
-        if not self.rows:
+        if not self.rows or (bounds is not None and self._first_is_blocked(bounds)):
             return
         places = tuple(np.concatenate(parts) for parts in zip(*self.places, strict=True))
         order = np.lexsort(places[::-1])
@@ -71,6 +78,25 @@ class Held:
         self.already_held = len(rest)
         self.places = [tuple(part[rest] for part in places)] if len(rest) else []
         self.rows = table.take(pa.array(rest)).combine_chunks().to_batches() if len(rest) else []
+        self._looked = len(self.places)
+        self._least_held = tuple(int(part[rest[0]]) for part in places) if len(rest) else ()
+
+    def _first_is_blocked(self, bounds: Bounds) -> bool:
+        """Whether the row with the least place must wait, and with it all others: most calls end here."""
+        fresh = [(_least(part), bounds.fresh) for part in self.places[self._looked :]]
+        held = [(self._least_held, bounds.held)] if self._least_held else []
+        least, bound = min(held + fresh)
+        if least[:3] < bound:
+            return False
+        if fresh:
+            self._looked, self._least_held = len(self.places), least
+            self.already_held = sum(len(part[0]) for part in self.places)
+        return True
+
+
+def _least(places: tuple[Ints, ...]) -> tuple[int, ...]:
+    first = np.lexsort(places[::-1])[0]
+    return tuple(int(values[first]) for values in places)
 
 
 def _before(places: tuple[Ints, ...], bound: Place) -> np.ndarray:
