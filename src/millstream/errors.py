@@ -81,6 +81,19 @@ class ScriptErrors(MillstreamError):
         return "\n".join(str(error) for error in self.errors)
 
 
+class QueryFailed(MillstreamError):
+    """An expression or function of these queries raised on the rows it was given."""
+
+    def __init__(self, queries: Iterable[str], cause: str) -> None:
+        self.queries = tuple(sorted(queries))
+        self.cause = cause
+        super().__init__(self.queries, cause)
+
+    def __str__(self) -> str:
+        names = " and ".join(f"'{name}'" for name in self.queries)
+        return f"query {names}: {self.cause}"
+
+
 class Errors:
     """Collects errors so that a user sees all of a script's at once."""
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 from millstream.compile import compile_script
+from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.engine import Engine
+from millstream.engine.files import Files
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
 from millstream.engine.store import FileStore
@@ -31,10 +33,14 @@ def some_segment() -> Segment:
     return build(7, "left", 3, 60_000_000, rows, "Ts", codes([rows.column("k")], 4))
 
 
+def entry_of(s: Segment) -> SegmentEntry:
+    return SegmentEntry(s.number, str(s.number), s.side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
+
+
 def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
     segment = some_segment()
-    kept = FileStore(tmp_path).keep(segment)
-    again = FileStore(tmp_path).load(7)
+    kept = FileStore(Files.at(tmp_path)).keep(segment)
+    again = FileStore(Files.at(tmp_path)).load("7", entry_of(segment))
     for other in (kept, again):
         assert other.rows.equals(segment.rows)
         assert (other.number, other.side, other.batch, other.reach) == (7, "left", 3, 60_000_000)
@@ -47,15 +53,16 @@ def test_rows_are_mapped_and_not_read(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     rows = Sensors(rate=100_000, seconds=1).table(1).combine_chunks().to_batches()[0]
     segment = build(1, "left", 1, 1, rows, "Ts", codes([rows.column("LocationId")], rows.num_rows))
-    FileStore(tmp_path).keep(segment)
+    FileStore(Files.at(tmp_path)).keep(segment)
+    entry = entry_of(segment)
     del rows, segment
-    loaded = FileStore(tmp_path).load(1)
+    loaded = FileStore(Files.at(tmp_path)).load("1", entry)
     assert len(loaded) > 90_000
     assert pa.total_allocated_bytes() - before < 100_000
 
 
 def test_dropped_segments_leave_no_files(tmp_path: Path) -> None:
-    store = FileStore(tmp_path)
+    store = FileStore(Files.at(tmp_path))
     store.drop(store.keep(some_segment()))
     assert list(tmp_path.iterdir()) == []
 

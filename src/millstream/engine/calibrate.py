@@ -30,7 +30,7 @@ def measure() -> Calibration:
     whole = list(matches(probe, state, everything, "index"))
     count = sum(len(some) for some, _ in whole)
     matched = _best(lambda: list(matches(probe, state, everything, "index")))
-    keyed = _best(lambda: np.repeat(np.searchsorted(state.keys, probe.keys), np.diff(probe.starts)))
+    keyed = _best(lambda: np.repeat(state.ranges(probe.keys), probe.counts, axis=1))
     borders = np.linspace(-_SPAN, _SPAN, _SLICES + 1).astype(np.int64).tolist()
     slices = [Interval(lo, hi) for lo, hi in pairwise(borders)]
     sliced = _best(lambda: [list(matches(probe, state, piece, "index")) for piece in slices])

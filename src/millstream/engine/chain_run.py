@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints
+from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
 from millstream.engine.compaction import run_to_merge
 from millstream.engine.intake import Intake, depths
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
-from millstream.engine.segment import Segment, merge, without
-from millstream.engine.slice_paths import SlicePaths
+from millstream.engine.segment import Condition, Segment, merge, without
+from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
@@ -51,6 +52,7 @@ class ChainRun:
         chain: Chain,
         functions: Mapping[str, Function],
         *,
+        since: Mapping[str, int] | None = None,
         store: Store | None = None,
         hash_bits: int = 64,
         chunk: int = CHUNK,
@@ -60,25 +62,25 @@ class ChainRun:
         self._hash_bits = hash_bits
         self._chunk = chunk
         self._number = 0
-        self._conditions = Conditions(functions)
+        self._conditions = Conditions(functions, self._owners)
         self._members: dict[str, MemberRun] = {}
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
         self.statistics = ChainStatistics()
         self._paths = SlicePaths(self.statistics)
+        self._settled: tuple[int, int, set[int]] | None = None
         self.batch = 0
         self.watermark = -(2**62)
-        self.change(chain)
+        self.change(chain, since or {})
 
-    def change(self, chain: Chain) -> None:
+    def change(self, chain: Chain, since: Mapping[str, int]) -> None:
         """Takes over another plan of the same signature between batches. No row moves.
 
-        A query that is new sees pairs with a tuple from the next batch on; units of before never serve it.
+        `since` is the first batch whose tuples a query may see; units of before never serve it.
         """
         self.chain = chain
         self._members = {
-            member.name: self._kept(member.name, MemberRun(member, self._functions, self.batch + 1))
-            for member in chain.members
+            member.name: MemberRun(member, self._functions, since.get(member.name, 0)) for member in chain.members
         }
         make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
         self._intake = make
@@ -86,16 +88,32 @@ class ChainRun:
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
 
-    def _kept(self, name: str, new: MemberRun) -> MemberRun:
-        """A query that stays keeps the batch since which it runs, unless it has changed."""
-        old = self._members.get(name)
-        if old is not None and old.same_as(new):
-            new.since = old.since
-        return new
+    def _owners(self, condition: Condition) -> list[str]:
+        return [name for name, member in self._members.items() if condition in member.conditions.values()]
 
-    def arrive(self, rows: Mapping[str, pa.RecordBatch | None]) -> None:
+    def saved(self, held: Mapping[str, str]) -> ChainManifest:
+        """What a later run needs to go on from here; `held` names rows that wait for their turn."""
+        entries = [
+            SegmentEntry(s.number, self._store.name(s), side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
+            for side, segments in self.segments.items()
+            for s in segments
+        ]
+        units = [WaitingUnit(u.probe.number, u.state.number, u.interval.lo, u.interval.hi) for u in self.ledger.units()]
+        return ChainManifest(self._number, tuple(entries), tuple(units), tuple(held.items()))
+
+    def restore(self, saved: ChainManifest) -> None:
+        """Goes on where a run was saved; units come out as the plan of now cuts them."""
+        self._number = saved.numbered
+        found = {entry.number: self._store.load(entry.name, entry) for entry in saved.segments}
+        for side in (LEFT, RIGHT):
+            self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
+        waiting = [(found[unit.probe], found[unit.state], Interval(unit.lo, unit.hi)) for unit in saved.ledger]
+        self.ledger = Ledger()
+        self.ledger.add(unit for probe, state, within in waiting for unit in self._units(probe, state, within))
+
+    def arrive(self, rows: Mapping[str, pa.RecordBatch | None], batch: int) -> None:
         """Rows in time become segments, and segments become units: each pair of tuples will be met exactly once."""
-        self.batch += 1
+        self.batch = batch
         lefts, rights = self._take_in(LEFT, rows.get(LEFT)), self._take_in(RIGHT, rows.get(RIGHT))
         meeting = [(right, left) for right in rights for left in (*self.segments[LEFT], *lefts)]
         meeting += [(left, right) for left in lefts for right in self.segments[RIGHT]]
@@ -142,6 +160,8 @@ class ChainRun:
         """After a batch: drops segments nothing needs any more and merges small neighbours."""
         self.watermark = max(self.watermark, watermark)
         busy = self.ledger.segments()
+        if self._settled == (self.watermark, self._number, busy):
+            return
         for side in (LEFT, RIGHT):
             alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
             kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
@@ -150,6 +170,7 @@ class ChainRun:
                 if segment.number not in numbers:
                     self._store.drop(segment)
             self.segments[side] = kept
+        self._settled = (self.watermark, self._number, busy)
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it."""
@@ -162,18 +183,16 @@ class ChainRun:
         """For each query, the earliest place a row still to come can have."""
         fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
         held = dict(fresh)
-        for tasks in sorted(self.ledger.by_probe(), key=lambda tasks: (tasks[0].probe.first, tasks[0].probe.batch)):
-            probe = tasks[0].probe
-            if max(held.values()) <= (probe.first, probe.batch, 0):
-                break  # no row of this probe or a later one can have an earlier place
-            for task in tasks:
-                piece = self._slice_of(task.interval)
-                names = [name for name in piece.queries if self._members[name].since <= probe.batch]
-                first = min(max(probe.first, state.first) for state in task.states)
-                for name in names:
-                    fresh[name] = min(fresh[name], (first, probe.batch, task.near))
-                    near = task.near if policy.releases_early else 0
-                    held[name] = min(held[name], (first, probe.batch, near))
+        youngest = max((member.since for member in self._members.values()), default=0)
+        tasks: Iterable[tuple[Interval, int, int]] = self.ledger.earliest()
+        if any(batch < youngest for _, _, batch in self.ledger.earliest()):
+            tasks = ((task.interval, task.first, task.probe.batch) for task in self.ledger.tasks())
+        for interval, first, batch in tasks:
+            near = ages(interval)[0]
+            for name in self._slice_of(interval).queries:
+                if self._members[name].since <= batch:
+                    fresh[name] = min(fresh[name], (first, batch, near))
+                    held[name] = min(held[name], (first, batch, near if policy.releases_early else 0))
         return {name: Bounds(fresh[name], held[name]) for name in self._members}
 
     def _units(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,41 +12,25 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import conform, microseconds
 from millstream.engine.chain_run import Budget, ChainRun
-from millstream.engine.pairs import MemberRun, Pairs
+from millstream.engine.files import Files
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import SEQUENCE, Held
-from millstream.engine.store import FileStore
-from millstream.engine.units import Unit
+from millstream.engine.release import SEQUENCE
+from millstream.engine.shard import Late, Shard, Signature
+from millstream.engine.store import FileStore, MemoryStore, Store
 from millstream.engine.watermark import StreamClock, chain_watermark
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
-from millstream.model.stream import Stream
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
+from millstream.model.query import Query
+from millstream.plan.nodes import LEFT, RIGHT, Plan
 
 Sink = Callable[[str, pa.RecordBatch], None]
-Signature = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """Rows that came too late for a chain, or without a time."""
-
-    stream: str
-    reason: str
-    rows: pa.RecordBatch
 
 
 @dataclass(slots=True)
 class _Arrivals:
     clock: StreamClock
     count: int = 0
-
-
-@dataclass(slots=True)
-class _Running:
-    chain: ChainRun
-    held: dict[str, Held] = field(default_factory=dict)
 
 
 class Engine:
@@ -70,85 +53,87 @@ class Engine:
         hash_bits: int = 64,
         now: int = 0,
     ) -> None:
-        self._sink = sink
-        self._functions = dict(functions or {})
-        chosen = plan.script.settings
-        self._policy = make_policy(policy or chosen.policy, chosen.fairness, chosen.queue_memory * 1e6)
-        self._strict = (order or plan.script.settings.order) == "strict"
+        settings = plan.script.settings
+        self._strict = (order or settings.order) == "strict"
         self._directory = directory
-        self._chunk, self._hash_bits = chunk, hash_bits
         self._started = now
+        self._batch = 0
         self._streams: dict[str, _Arrivals] = {}
-        self._running: dict[Signature, _Running] = {}
-        self._chains_started = 0
-        self.late: list[Late] = []
-        self.change(plan)
+        self._since: dict[str, tuple[Query, int]] = {}
+        self._stores = 0
+        self._follow(plan)
+        self._shard = Shard(
+            plan,
+            lambda query, _, rows: sink(query, rows),
+            since=self._first_batches(),
+            policy=make_policy(policy or settings.policy, settings.fairness, settings.queue_memory * 1e6),
+            strict=self._strict,
+            functions=functions,
+            store=self._store,
+            chunk=chunk,
+            hash_bits=hash_bits,
+        )
 
     def change(self, plan: Plan) -> None:
-        """Another plan from the next batch on: chains go on with their state, new ones begin, others end."""
+        """Another plan from the next batch on; a query that is new or has changed sees no pairs of before."""
+        self._follow(plan)
+        self._shard.change(plan, self._first_batches())
+
+    def _follow(self, plan: Plan) -> None:
         self.plan = plan
         for stream in plan.script.streams:
             self._streams.setdefault(stream.name, _Arrivals(StreamClock(stream)))
-        running = {}
-        for chain in plan.chains:
-            known = self._running.get(chain.signature)
-            if known is None:
-                known = _Running(self._start(chain))
-            else:
-                known.chain.change(chain)
-                names = {member.name for member in chain.members}
-                known.held = {name: held for name, held in known.held.items() if name in names}
-            running[chain.signature] = known
-        self._running = running
+        before = self._since
+        self._since = {}
+        for query in plan.script.queries:
+            known = before.get(query.name)
+            self._since[query.name] = known if known and known[0] == query else (query, self._batch + 1)
 
-    def _start(self, chain: Chain) -> ChainRun:
-        self._chains_started += 1
-        store = FileStore(self._directory / str(self._chains_started)) if self._directory else None
-        return ChainRun(chain, self._functions, store=store, chunk=self._chunk, hash_bits=self._hash_bits)
+    def _first_batches(self) -> dict[str, int]:
+        return {name: first for name, (_, first) in self._since.items()}
+
+    def _store(self, _: Signature) -> Store:
+        self._stores += 1
+        return FileStore(Files.at(self._directory / str(self._stores))) if self._directory else MemoryStore()
 
     def feed(self, rows: Mapping[str, pa.Table], budget: Budget | None = None, now: int = 0) -> None:
         """One batch: rows of any streams, then work until the budget is spent."""
+        self._batch += 1
         taken = {name: self._take_in(name, table, now) for name, table in rows.items()}
-        for running in self._running.values():
-            run = running.chain
-            left, right = run.chain.streams
-            in_time = {
-                stream.name: self._in_time(stream, taken[stream.name], run.watermark)
-                for stream in {left.name: left, right.name: right}.values()
-                if stream.name in taken
-            }
-            run.arrive({LEFT: in_time.get(left.name), RIGHT: in_time.get(right.name)})
-            clocks = {stream.name: self._streams[stream.name].clock for stream in (left, right)}
-            self._work(running, budget or Budget())
-            run.settle(chain_watermark(clocks.values(), now, self._started))
-            self._release(running)
+        arrivals, watermarks = {}, {}
+        for chain in self.plan.chains:
+            sides = zip((LEFT, RIGHT), chain.streams, strict=True)
+            arrivals[chain.signature] = {side: taken[stream.name] for side, stream in sides if stream.name in taken}
+            clocks = {stream.name: self._streams[stream.name].clock for stream in chain.streams}
+            watermarks[chain.signature] = chain_watermark(clocks.values(), now, self._started)
+        self._shard.step(self._batch, arrivals, budget or Budget())
+        self._shard.settle(watermarks)
 
     def work(self, budget: Budget | None = None) -> None:
         """Goes on with deferred units, with no new rows."""
-        for running in self._running.values():
-            self._work(running, budget or Budget())
-            running.chain.settle(running.chain.watermark)
-            self._release(running)
+        self._shard.step(self._batch, {}, budget or Budget())
+        self._shard.settle({})
 
     def close(self) -> None:
         """Finishes all deferred units and lets out everything that is held: no more rows will come."""
-        self.work()
-        for running in self._running.values():
-            for name, held in running.held.items():
-                held.release(None, partial(self._sink, name))
+        self._shard.finish()
 
     @property
     def deferred(self) -> int:
         """How many units wait."""
-        return sum(len(running.chain.ledger) for running in self._running.values())
+        return self._shard.deferred
+
+    @property
+    def late(self) -> list[Late]:
+        return self._shard.late
 
     @property
     def held_rows(self) -> int:
         """How many rows wait for their turn."""
-        return sum(len(held) for running in self._running.values() for held in running.held.values())
+        return self._shard.held_rows
 
     def chains(self) -> list[ChainRun]:
-        return [running.chain for running in self._running.values()]
+        return self._shard.chains()
 
     def _take_in(self, name: str, table: pa.Table, now: int) -> pa.RecordBatch:
         if name not in self._streams:
@@ -171,28 +156,3 @@ class Engine:
         if rows.num_rows:
             arrivals.clock.saw(int(microseconds(rows.column(stream.time)).max()), now)
         return rows
-
-    def _in_time(self, stream: Stream, rows: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
-        times = microseconds(rows.column(stream.time))
-        late = times < watermark
-        if not late.any():
-            return rows
-        shown = rows.drop_columns([SEQUENCE]) if self._strict else rows
-        self.late.append(Late(stream.name, "older than the watermark", shown.filter(pa.array(late))))
-        return rows.filter(pa.array(~late))
-
-    def _work(self, running: _Running, budget: Budget) -> None:
-        def deliver(member: MemberRun, pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
-            if self._strict:
-                running.held.setdefault(member.name, Held()).add(pairs, unit, rows)
-            else:
-                self._sink(member.name, rows)
-
-        running.chain.run(self._policy, budget, deliver)
-
-    def _release(self, running: _Running) -> None:
-        if not self._strict:
-            return
-        bounds = running.chain.bounds(self._policy)
-        for name, held in running.held.items():
-            held.release(bounds[name], partial(self._sink, name))

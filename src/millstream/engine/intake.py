@@ -12,10 +12,13 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_expr
 from millstream.engine.keys import codes, is_exact
-from millstream.engine.pairs import Conditions, Pairs
+from millstream.engine.pairs import Conditions, Pairs, blaming
 from millstream.engine.segment import Condition, Segment, build
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, Chain
+
+CODE = "__code"
+"""Hidden column: a row's key code where whoever routed the row has computed it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Intake:
         self, chain: Chain, side: str, functions: Mapping[str, Function], conditions: Conditions, hash_bits: int
     ) -> None:
         self._side = side
+        self._everyone = [member.name for member in chain.members]
         self._time = (chain.streams[0] if side == LEFT else chain.streams[1]).time
         self._conditions = conditions
         self._hash_bits = hash_bits
@@ -65,12 +69,17 @@ class Intake:
         """This side's keys of matched pairs, in the types both sides are compared as."""
         return [as_array(compiled(pairs.column), len(pairs), kind) for compiled, kind in self._keys]
 
+    def keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """This side's keys of rows, null where a part of the key is."""
+        with blaming(self._everyone):
+            source = [compiled(lambda column: rows.column(column.name)) for compiled, _ in self._keys]
+            return [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, self._keys, strict=True)]
+
     def segments(
         self, rows: pa.RecordBatch, batch: int, lanes: tuple[Depth, ...], number: Callable[[], int]
     ) -> list[Segment]:
         """Rows in time to segments, one per lane that has any. Rows with a null key match nothing and are left out."""
-        source = [compiled(lambda column: rows.column(column.name)) for compiled, _ in self._keys]
-        keys = [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, self._keys, strict=True)]
+        keys = self.keys(rows)
         known = [pc.is_valid(key) for key in keys if key.null_count]
         if known:
             mask = known[0]
@@ -79,7 +88,11 @@ class Intake:
             rows, keys = rows.filter(mask), [key.filter(mask) for key in keys]
         if not rows.num_rows:
             return []
-        coded = codes(keys, rows.num_rows, self._hash_bits)
+        if CODE in rows.schema.names:
+            coded = np.asarray(rows.column(CODE)).view(np.uint64)
+            rows = rows.drop_columns([CODE])
+        else:
+            coded = codes(keys, rows.num_rows, self._hash_bits)
         found = []
         for lane, positions in self._laid_out(rows, lanes):
             some, own = (rows, coded) if positions is None else (rows.take(pa.array(positions)), coded[positions])

@@ -8,9 +8,9 @@ residual predicates cost each query something of its own.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,13 @@ from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
+from millstream.errors import MillstreamError, QueryFailed
 from millstream.model.expr import Column, moved
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
-_FEW = 4
+_FEW, _MANY = 4, 32
 
 
 @dataclass(slots=True)
@@ -65,7 +66,6 @@ class MemberRun:
 
     def __init__(self, member: Member, functions: Mapping[str, Function], since: int) -> None:
         self.name = member.name
-        self._declared = member.query
         self.interval = member.interval
         self.since = since
         self.conditions = {LEFT: member.left, RIGHT: member.right}
@@ -78,29 +78,29 @@ class MemberRun:
         self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
         self.takes_all = not (member.left or member.right or member.residual)
 
-    def same_as(self, other: MemberRun) -> bool:
-        return self._declared == other._declared
-
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
-        columns = [
-            as_array(compiled(pairs.column), len(pairs), kind)
-            for compiled, kind in zip(self._compiled, self._kinds, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        with blaming([self.name]):
+            columns = [
+                as_array(compiled(pairs.column), len(pairs), kind)
+                for compiled, kind in zip(self._compiled, self._kinds, strict=True)
+            ]
+            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def residual(self, pairs: Pairs) -> Pairs:
         if self._residual is None or not len(pairs):
             return pairs
-        kept = self._residual(pairs.column, len(pairs))
+        with blaming([self.name]):
+            kept = self._residual(pairs.column, len(pairs))
         return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
 
 
 class Conditions:
-    """Selections compiled once, evaluated once per segment."""
+    """Selections compiled once, evaluated once per segment. `owners` names the queries that ask for a selection."""
 
-    def __init__(self, functions: Mapping[str, Function]) -> None:
+    def __init__(self, functions: Mapping[str, Function], owners: Callable[[Condition], Iterable[str]]) -> None:
         self._functions = functions
+        self._owners = owners
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
     def passed(self, segment: Segment | Stacked, condition: Condition) -> Bools:
@@ -111,19 +111,39 @@ class Conditions:
         if condition not in self._compiled:
             ordered = sorted(condition, key=repr)
             self._compiled[condition] = compile_condition(ordered, self._functions)
-        return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+        with blaming(self._owners(condition)):
+            return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+
+
+@contextmanager
+def blaming(queries: Iterable[str]) -> Iterator[None]:
+    """Whatever an expression raises on its rows (a user's function may raise anything) is these queries' failure."""
+    try:
+        yield
+    except MillstreamError:
+        raise
+    except Exception as error:
+        raise QueryFailed(queries, f"{type(error).__name__}: {error}") from error
 
 
 def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
     """The order that brings pairs of one class together (classes end at `cuts`), and where each class ends in it."""
+    count = len(differences)
+    if len(cuts) > _MANY:
+        wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
+        sizes = np.bincount(wide, minlength=len(cuts) + 1)
+        return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
+    # comparing with every cut is several times faster than a search among them, which mispredicts its branches
+    classes, ends = np.zeros(count, dtype=np.uint8), [0]
+    for cut in cuts:
+        above = differences >= cut
+        classes += above.view(np.uint8)
+        ends.append(count - int(np.count_nonzero(above)))
     if len(cuts) < _FEW:
-        below = [np.flatnonzero(differences < cuts[0])]
-        below += [np.flatnonzero((differences >= lo) & (differences < hi)) for lo, hi in pairwise(cuts)]
-        parts = [*below, np.flatnonzero(differences >= cuts[-1])]
-        return np.concatenate(parts), [0, *accumulate(map(len, parts))]
-    classes = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
-    sizes = np.bincount(classes, minlength=len(cuts) + 1)
-    return np.argsort(classes, kind="stable"), [0, *np.cumsum(sizes).tolist()]
+        order = np.concatenate([np.flatnonzero(classes == some) for some in range(len(cuts) + 1)])
+    else:
+        order = np.argsort(classes, kind="stable")
+    return order, [*ends, count]
 
 
 def serve(

@@ -46,19 +46,17 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
 
 
 def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
-    places = np.searchsorted(state.keys, probe.keys)
-    found = state.keys.take(places, mode="clip") == probe.keys
-    if found.all():
-        rows, key_ids = np.arange(len(probe)), np.repeat(places, probe.counts)
-    else:
-        rows = np.flatnonzero(np.repeat(found, probe.counts))
-        key_ids = np.repeat(places[found], probe.counts[found])
+    begin, end = state.ranges(probe.keys)
+    if len(probe) > len(probe.keys):
+        begin, end = np.repeat(begin, probe.counts), np.repeat(end, probe.counts)
+    rows = np.flatnonzero(end > begin)
     if not len(rows):
         return
+    if len(rows) < len(begin):
+        begin, end = begin.take(rows), end.take(rows)
     least, greatest = differences(probe, state)
-    begin, end = state.starts[key_ids], state.starts[key_ids + 1]
     if interval.lo > least or interval.hi <= greatest:
-        first, stop = _state_times(probe, interval, probe.times[rows])
+        first, stop = _state_times(probe, interval, probe.times.take(rows))
         if first.max() > state.first:
             begin = state.locate(begin, end, first)
         if stop.min() <= state.last:
@@ -68,24 +66,22 @@ def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> It
 
 def _expanded(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
     """Ranges of state rows to pairs, a bounded number at a time."""
-    met = counts > 0
-    if not met.all():
-        rows, begin, counts = rows[met], begin[met], counts[met]
-    totals = np.cumsum(counts)
-    start, done = 0, 0
-    while start < len(rows):
-        stop = int(np.searchsorted(totals, done + chunk, side="right"))
+    totals = counts.cumsum()
+    offsets = begin - totals + counts
+    start, done, whole = 0, 0, int(totals[-1])
+    while done < whole:
+        stop = len(rows) if whole - done <= chunk else int(np.searchsorted(totals, done + chunk, side="right"))
         if stop == start:
-            whole = int(counts[start])
-            for offset in range(0, whole, chunk):
-                state_rows = np.arange(begin[start] + offset, begin[start] + min(offset + chunk, whole))
+            for offset in range(0, int(counts[start]), chunk):
+                state_rows = np.arange(begin[start] + offset, begin[start] + min(offset + chunk, int(counts[start])))
                 yield np.full(len(state_rows), rows[start]), state_rows
             stop = start + 1
         else:
             some = counts[start:stop]
-            before = totals[start:stop] - some - done
-            size = int(totals[stop - 1]) - done
-            yield np.repeat(rows[start:stop], some), np.arange(size) + np.repeat(begin[start:stop] - before, some)
+            state_rows = np.repeat(offsets[start:stop], some)
+            state_rows += np.arange(done, int(totals[stop - 1]))
+            if len(state_rows):
+                yield np.repeat(rows[start:stop], some), state_rows
         done, start = int(totals[stop - 1]), stop
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,8 @@ from millstream.engine.keys import GROUP_BITS, Codes
 from millstream.model.expr import Expr
 
 Condition = frozenset[Expr]
+_STEPS = 2
+"""How many neighbours are looked at before the few codes still not found are searched for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,8 @@ class Segment:
     @property
     def nbytes(self) -> int:
         """Rows and index."""
-        return int(self.rows.nbytes + self.keys.nbytes + self.starts.nbytes)
+        heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
+        return int(self.rows.nbytes + self.keys.nbytes + self.starts.nbytes + heads)
 
     @cached_property
     def counts(self) -> Ints:
@@ -91,6 +95,31 @@ class Segment:
         found = self._columns[name] = (column, column.type, _plain(column))
         return found
 
+    @cached_property
+    def _heads(self) -> npt.NDArray[np.int32]:
+        """Where the keys with the same leading bits begin. Codes are uniform, so there is about one key to each."""
+        bits = len(self.keys).bit_length()
+        sizes = np.bincount(_leading(self.keys, bits), minlength=1 << bits)
+        return (np.cumsum(sizes) - sizes).astype(np.int32)
+
+    def ranges(self, codes: Codes) -> tuple[Ints, Ints]:
+        """The rows of each code, from the first up to but not including the second; none where it is no key."""
+        places = self._heads.take(_leading(codes, len(self.keys).bit_length())).astype(np.int64)
+        met = self.keys.take(places, mode="clip")
+        behind = np.flatnonzero(met < codes)
+        for _ in range(_STEPS):
+            places[behind] += 1
+            met[behind] = self.keys.take(places[behind], mode="clip")
+            behind = behind[met[behind] < codes[behind]]
+        if len(behind):
+            places[behind] = np.searchsorted(self.keys, codes[behind])
+            met[behind] = self.keys.take(places[behind], mode="clip")
+        np.minimum(places, len(self.keys) - 1, out=places)
+        begin = self.starts.take(places)
+        end = self.starts.take(places + 1)
+        np.copyto(end, begin, where=met != codes)
+        return begin, end
+
     def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
         """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
         found = begin.copy()
@@ -105,6 +134,10 @@ class Segment:
 
     def row_keys(self) -> Codes:
         return np.repeat(self.keys, self.counts)
+
+
+def _leading(codes: Codes, bits: int) -> Ints:
+    return (codes >> np.uint64(64 - bits)).view(np.int64)
 
 
 def build(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import microseconds
+from millstream.engine.chain_manifest import SegmentEntry
+from millstream.engine.files import Files
 from millstream.engine.segment import Segment
 
-_DESCRIPTION = b"millstream.segment"
+_TIME = b"millstream.time"
 
 
 class Store(Protocol):
@@ -22,67 +22,73 @@ class Store(Protocol):
         """The same segment as the store holds it."""
         ...
 
+    def name(self, segment: Segment) -> str:
+        """What to ask for to get a kept segment again."""
+        ...
+
+    def load(self, name: str, entry: SegmentEntry) -> Segment: ...
+
     def drop(self, segment: Segment) -> None: ...
 
 
 class MemoryStore:
     """Segments stay as they are."""
 
+    def __init__(self) -> None:
+        self._segments: dict[str, Segment] = {}
+
     def keep(self, segment: Segment) -> Segment:
+        self._segments[self.name(segment)] = segment
         return segment
 
+    def name(self, segment: Segment) -> str:
+        return str(segment.number)
+
+    def load(self, name: str, entry: SegmentEntry) -> Segment:  # noqa: ARG002
+        return self._segments[name]
+
     def drop(self, segment: Segment) -> None:
-        """Nothing to free: the segment goes with its last reference."""
+        del self._segments[self.name(segment)]
 
 
 class FileStore:
-    """Two files a segment: its rows, and its keys with where they begin."""
+    """Two files a segment: its rows, and its keys with where they begin. Names of new segments begin with `prefix`."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, files: Files, prefix: str = "") -> None:
+        self._files = files
+        self.prefix = prefix
+        self._names: dict[int, str] = {}
+        files.make()
 
     def keep(self, segment: Segment) -> Segment:
-        described = {
-            "number": segment.number,
-            "side": segment.side,
-            "batch": segment.batch,
-            "reach": segment.reach,
-            "time": segment.time,
-        }
-        metadata = {**(segment.rows.schema.metadata or {}), _DESCRIPTION: json.dumps(described).encode()}
-        rows, index = self._paths(segment.number)
-        _write(rows, segment.rows.replace_schema_metadata(metadata))
-        _write(index, pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]}))
-        return self.load(segment.number)
+        name = self._names[segment.number] = f"{self.prefix}{segment.number}"
+        rows, index = files_of(name)
+        metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
+        self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata))
+        self._files.write_arrow(index, pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]}))
+        return self._opened(name, segment.number, segment.side, segment.batch, segment.reach)
 
-    def load(self, number: int) -> Segment:
-        """A segment from its files, mapped and not read."""
-        rows, index = (_mapped(path) for path in self._paths(number))
-        described = json.loads(rows.schema.metadata[_DESCRIPTION])
-        rest = {key: value for key, value in rows.schema.metadata.items() if key != _DESCRIPTION}
-        rows = rows.replace_schema_metadata(rest or None)
-        times = microseconds(rows.column(described["time"]))
-        starts = np.append(np.asarray(index.column("start")), len(times))
-        keys = np.asarray(index.column("key"))
-        number, side, batch, reach = (described[name] for name in ("number", "side", "batch", "reach"))
-        return Segment(number, side, batch, reach, rows, described["time"], times, keys, starts)
+    def name(self, segment: Segment) -> str:
+        return self._names[segment.number]
+
+    def load(self, name: str, entry: SegmentEntry) -> Segment:
+        self._names[entry.number] = name
+        return self._opened(name, entry.number, entry.side, entry.batch, entry.reach)
 
     def drop(self, segment: Segment) -> None:
-        for path in self._paths(segment.number):
-            path.unlink(missing_ok=True)
+        for name in files_of(self._names.pop(segment.number)):
+            self._files.delete(name)
 
-    def _paths(self, number: int) -> tuple[Path, Path]:
-        return self._directory / f"{number}.arrow", self._directory / f"{number}.index.arrow"
+    def _opened(self, name: str, number: int, side: str, batch: int, reach: int) -> Segment:
+        rows, index = (self._files.read_arrow(file) for file in files_of(name))
+        time = rows.schema.metadata[_TIME].decode()
+        rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
+        rows = rows.replace_schema_metadata(rest or None)
+        times = microseconds(rows.column(time))
+        starts = np.append(np.asarray(index.column("start")), len(times))
+        return Segment(number, side, batch, reach, rows, time, times, np.asarray(index.column("key")), starts)
 
 
-def _write(path: Path, batch: pa.RecordBatch) -> None:
-    partial = path.with_suffix(".partial")
-    with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
-    partial.rename(path)
-
-
-def _mapped(path: Path) -> pa.RecordBatch:
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).get_batch(0)
+def files_of(name: str) -> tuple[str, str]:
+    """The files a segment of this name is made of."""
+    return f"{name}.arrow", f"{name}.index.arrow"

@@ -7,6 +7,7 @@ works through its intervals from the nearest to the farthest, so only its next i
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class Task:
         """The age at which the interval ends."""
         return ages(self.interval)[1]
 
+    @property
+    def first(self) -> int:
+        """The earliest time a row of it can have: the later of its two tuples' times."""
+        return min(max(self.probe.first, state.first) for state in self.states)
+
     def units(self) -> Iterator[Unit]:
         return (Unit(self.probe, state, self.interval) for state in self.states)
 
@@ -57,6 +63,8 @@ class Ledger:
         self._whole: dict[int, tuple[Interval, ...]] = {}
         self._named: Counter[int] = Counter()
         self._agenda: Agenda[int] = Agenda()
+        self._open: Counter[tuple[int, Interval]] = Counter()
+        self._earliest: dict[Interval, list[tuple[int, int, int]]] = {}
         self._changed: set[int] = set()
         self._drifts = 0
         self._bytes = 0
@@ -83,6 +91,16 @@ class Ledger:
         """The tasks of each probing segment, the nearest first."""
         yield from self._waiting.values()
 
+    def earliest(self) -> Iterator[tuple[Interval, int, int]]:
+        """For each interval with work the earliest time and batch a row of it can have."""
+        for interval, waiting in list(self._earliest.items()):
+            while waiting and not self._open[waiting[0][2], interval]:
+                del self._open[heapq.heappop(waiting)[2], interval]
+            if waiting:
+                yield interval, waiting[0][0], waiting[0][1]
+            else:
+                del self._earliest[interval]
+
     def add(self, units: Iterable[Unit]) -> None:
         """New units; within a task the youngest state comes first."""
         grouped: dict[tuple[int, Interval], list[Unit]] = {}
@@ -95,7 +113,10 @@ class Ledger:
             if number not in self._waiting:
                 self._waiting[number] = []
                 self._bytes += probe.nbytes
-            self._waiting[number].append(Task(probe, interval, tuple(states)))
+            task = Task(probe, interval, tuple(states))
+            self._waiting[number].append(task)
+            self._open[number, interval] += 1
+            heapq.heappush(self._earliest.setdefault(interval, []), (task.first, probe.batch, number))
             self._named.update([*(state.number for state in states), *[number] * len(states)])
             self._units += len(states)
             self.now = max(self.now, probe.batch)
@@ -137,6 +158,8 @@ class Ledger:
         units = list(self.units())
         self._waiting, self._whole = {}, {}
         self._named.clear()
+        self._open.clear()
+        self._earliest.clear()
         self._agenda.clear()
         self._changed.clear()
         self._bytes = self._units = 0
@@ -172,7 +195,9 @@ class Ledger:
 
     def _finished(self, number: int) -> None:
         tasks = self._waiting[number]
-        probe = tasks.pop(0).probe
+        done = tasks.pop(0)
+        probe = done.probe
+        self._open[number, done.interval] -= 1
         if not tasks:
             del self._waiting[number], self._whole[number]
             self._bytes -= probe.nbytes

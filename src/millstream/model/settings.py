@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.model import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,12 @@ class Settings:
     fairness: str = "none"
     queue_memory: float = 256.0
     order: str = "eager"
+    results: str = "own"
+    on_error: str = "query"
+    slots: int = 0
+    budget: int = 0
+    trigger: int = 0
+    heartbeat: int = 1_000_000
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
         """These settings with one changed; refuses unknown names and values."""
@@ -34,25 +41,33 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: a choice of words, or a number that is not negative."""
+    """One setting: a choice of words where `choices` has any, else what `kind` says. Times are microseconds."""
 
     name: str
     choices: tuple[str, ...]
     help: str
+    kind: str = "number"
 
-    def check(self, value: str | float | bool) -> str | float:
+    def check(self, value: str | float | bool) -> str | float | int:
         if self.choices:
             if isinstance(value, str) and value.lower() in self.choices:
                 return value.lower()
             valid = f"{self.name} is {' or '.join(repr(choice) for choice in self.choices)}"
             raise ScriptError(f"{self.name} = {value!r}", valid, did_you_mean(str(value), self.choices, "Choose one."))
+        if self.kind == "duration":
+            length = duration.parse(str(value))
+            if length < 0:
+                raise ScriptError(f"{self.name} = {value!r}", f"{self.name} is zero or more", "Give a longer time.")
+            return length
         try:
             number = float(value)
         except ValueError:
             number = -1.0
-        if isinstance(value, bool) or not 0 <= number < float("inf"):
-            raise ScriptError(f"{self.name} = {value!r}", f"{self.name} is a number, zero or more", "Give a number.")
-        return number
+        whole = self.kind == "count"
+        if isinstance(value, bool) or not 0 <= number <= (10_000 if whole else 1e300) or (whole and number % 1):
+            valid = f"{self.name} is a {'whole number up to 10,000' if whole else 'number'}, zero or more"
+            raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
+        return int(number) if whole else number
 
 
 POLICY_NAMES = (
@@ -79,4 +94,10 @@ SETTINGS = (
     Setting("fairness", ("none", "oldest", "dynamic"), "What keeps work from waiting for ever under the policy."),
     Setting("queue_memory", (), "Megabytes of waiting rows from which 'threshold' and 'auto' save memory."),
     Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
+    Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
+    Setting("on_error", ("query", "stop"), "What a function or callback that raises stops: its query, or everything."),
+    Setting("slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count"),
+    Setting("budget", (), "How long a slot works in one batch before it puts off the rest; 0 is no limit.", "duration"),
+    Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),
+    Setting("heartbeat", (), "How long without new rows until put-off work and changes get a batch.", "duration"),
 )

@@ -19,9 +19,9 @@ from millstream.sql.nodes import CreateQuery, CreateStream, SetValue
 from millstream.sql.query import bind_query
 from millstream.sql.report import Report
 from millstream.sql.stream import bind_stream
-from millstream.sql.text import Text, statements
+from millstream.sql.text import Statement, Text, split, statements
 
-__all__ = ["read"]
+__all__ = ["Statement", "read", "split"]
 
 
 def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = None) -> Script:

@@ -67,6 +67,25 @@ def statements(text: Text, errors: Errors) -> Statements:
     return Statements(tuple(nodes), frozenset(broken))
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement as written: its kind ('stream', 'query' or 'set'), the name it is about, and its text."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def split(sql: str) -> list[Statement]:
+    """The statements of a script that is known to be valid."""
+    found = []
+    for chunk in _chunks(Text(sql), Errors()):
+        kind = "set" if chunk[0].text.upper() == "SET" else chunk[1].text.lower()
+        name = chunk[1 if kind == "set" else 2].text
+        found.append(Statement(kind, name, sql[chunk[0].start : chunk[-1].end + 1]))
+    return found
+
+
 def too_deep(where: Where) -> ScriptError:
     found, valid = "the statement is nested too deeply", "expressions nest some fifty levels"
     return ScriptError(found, valid, "Split it into simpler ones.", where)

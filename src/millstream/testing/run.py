@@ -27,14 +27,19 @@ def run(
     """What every query of the script gives for these rows.
 
     The rows of a stream are a table, a list of dicts, or a list of those: then each is a batch of its own. Otherwise
-    they are cut into `batches` parts of equal length. With a budget, what a batch leaves undone is done later.
+    they are cut into `batches` parts of equal length. With a budget, what a batch leaves undone is done later; on Spark
+    the budget is the setting of that name. The runner is the engine in this process, or Spark.
     """
-    if runner != "engine":
-        raise ScriptError(f"runner = '{runner}'", "the runner is 'engine'", "Leave it out.")
+    if runner not in ("engine", "spark"):
+        raise ScriptError(f"runner = '{runner}'", "the runner is 'engine' or 'spark'", "Choose one.")
     if batches < 1:
         raise ScriptError(f"batches = {batches}", "there is at least one batch", "Give a positive number.")
-    session = Session(script, functions=functions, settings=settings)
     cut = {name: _cut(given, batches) for name, given in rows.items()}
+    if runner == "spark":
+        from millstream.testing.on_spark import run_on_spark  # Spark is loaded only by those who ask for it
+
+        return run_on_spark(script, cut, functions=functions, settings=settings)
+    session = Session(script, functions=functions, settings=settings)
     for number in range(max((len(parts) for parts in cut.values()), default=0)):
         session.feed({name: parts[number] for name, parts in cut.items() if number < len(parts)}, budget)
     session.close()

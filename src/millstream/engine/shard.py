@@ -1,0 +1,179 @@
+"""A shard: every chain of a plan for one part of the keys, run batch by batch.
+
+The engine is one shard with its own clocks; on Spark each slot is one. A shard is told batch numbers and watermarks,
+because only whoever sees all shards can know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from millstream.engine.arrow import microseconds
+from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.chain_run import Budget, ChainRun
+from millstream.engine.intake import CODE
+from millstream.engine.pairs import MemberRun, Pairs
+from millstream.engine.probe import CHUNK
+from millstream.engine.release import SEQUENCE, Held
+from millstream.engine.store import MemoryStore, Store
+from millstream.engine.units import Unit
+from millstream.engine.work import Policy
+from millstream.model.functions import Function
+from millstream.model.stream import Stream
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
+
+Sink = Callable[[str, int, pa.RecordBatch], None]
+"""Takes a query's rows, with the batch their probing tuples arrived in."""
+Signature = tuple[str, ...]
+Arrivals = Mapping[str, pa.RecordBatch]
+"""The rows of a chain's sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Rows that came too late for a chain, or that have no time or no sense."""
+
+    stream: str
+    reason: str
+    rows: pa.RecordBatch
+    chain: Signature | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    chain: ChainRun
+    held: dict[str, Held] = field(default_factory=dict)
+
+
+class Shard:
+    """`since` says for each query the first batch whose tuples it may see."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        sink: Sink,
+        *,
+        since: Mapping[str, int],
+        policy: Policy,
+        strict: bool,
+        functions: Mapping[str, Function] | None = None,
+        store: Callable[[Signature], Store] = lambda _: MemoryStore(),
+        chunk: int = CHUNK,
+        hash_bits: int = 64,
+    ) -> None:
+        self.sink = sink
+        self._functions = dict(functions or {})
+        self._policy, self._strict = policy, strict
+        self._store, self._chunk, self._hash_bits = store, chunk, hash_bits
+        self._running: dict[Signature, _Running] = {}
+        self.late: list[Late] = []
+        self.change(plan, since)
+
+    def change(self, plan: Plan, since: Mapping[str, int]) -> None:
+        """Another plan from the next batch on: chains go on with their state, new ones begin, others end."""
+        running = {}
+        for chain in plan.chains:
+            known = self._running.get(chain.signature)
+            if known is None:
+                known = _Running(self._start(chain, since))
+            else:
+                known.chain.change(chain, since)
+                names = {member.name for member in chain.members}
+                known.held = {name: held for name, held in known.held.items() if name in names}
+            running[chain.signature] = known
+        self._running = running
+
+    def _start(self, chain: Chain, since: Mapping[str, int]) -> ChainRun:
+        return ChainRun(
+            chain,
+            self._functions,
+            since=since,
+            store=self._store(chain.signature),
+            chunk=self._chunk,
+            hash_bits=self._hash_bits,
+        )
+
+    def step(self, batch: int, arrivals: Mapping[Signature, Arrivals], budget: Budget) -> None:
+        """Rows that are not late become state and work; then work until the budget is spent."""
+        for signature, running in self._running.items():
+            run, rows = running.chain, arrivals.get(signature, {})
+            sides = zip((LEFT, RIGHT), run.chain.streams, strict=True)
+            judged: dict[int, pa.RecordBatch] = {}
+            in_time = {}
+            for side, stream in sides:
+                if side in rows:
+                    given = rows[side]
+                    if id(given) not in judged:
+                        judged[id(given)] = self._in_time(stream, given, run)
+                    in_time[side] = judged[id(given)]
+            run.arrive(in_time, batch)
+            self._work(running, budget)
+
+    def settle(self, watermarks: Mapping[Signature, int]) -> None:
+        """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
+        for signature, running in self._running.items():
+            running.chain.settle(watermarks.get(signature, running.chain.watermark))
+            if self._strict:
+                bounds = running.chain.bounds(self._policy)
+                for name, held in running.held.items():
+                    held.release(bounds[name], partial(self.sink, name, running.chain.batch))
+
+    def finish(self) -> None:
+        """Does all deferred units and lets out everything that is held: no more rows will come."""
+        for running in self._running.values():
+            self._work(running, Budget())
+            running.chain.settle(running.chain.watermark)
+            for name, held in running.held.items():
+                held.release(None, partial(self.sink, name, running.chain.batch))
+
+    @property
+    def deferred(self) -> int:
+        """How many units wait."""
+        return sum(len(running.chain.ledger) for running in self._running.values())
+
+    @property
+    def held_rows(self) -> int:
+        """How many rows wait for their turn."""
+        return sum(len(held) for running in self._running.values() for held in running.held.values())
+
+    def chains(self) -> list[ChainRun]:
+        return [running.chain for running in self._running.values()]
+
+    def saved(self, keep: Callable[[str, pa.RecordBatch], str]) -> dict[Signature, ChainManifest]:
+        """Every chain as it stands; `keep` stores rows held for their turn under a name it chooses."""
+        found = {}
+        for signature, running in self._running.items():
+            held = {name: keep(name, held.saved()) for name, held in running.held.items() if len(held)}
+            found[signature] = running.chain.saved(held)
+        return found
+
+    def restore(self, saved: Mapping[Signature, ChainManifest], load: Callable[[str], pa.RecordBatch]) -> None:
+        """Goes on from what was saved; a chain that was not begins empty."""
+        for signature, running in self._running.items():
+            manifest = saved.get(signature, ChainManifest())
+            running.chain.restore(manifest)
+            names = {member.name for member in running.chain.chain.members}
+            running.held = {query: Held.restored(load(name)) for query, name in manifest.held if query in names}
+
+    def _in_time(self, stream: Stream, rows: pa.RecordBatch, run: ChainRun) -> pa.RecordBatch:
+        late = microseconds(rows.column(stream.time)) < run.watermark
+        if not late.any():
+            return rows
+        shown = rows.drop_columns([name for name in (SEQUENCE, CODE) if name in rows.schema.names])
+        self.late.append(
+            Late(stream.name, "older than the watermark", shown.filter(pa.array(late)), run.chain.signature)
+        )
+        return rows.filter(pa.array(~late))
+
+    def _work(self, running: _Running, budget: Budget) -> None:
+        def deliver(member: MemberRun, pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
+            if self._strict:
+                running.held.setdefault(member.name, Held()).add(pairs, unit, rows)
+            else:
+                self.sink(member.name, unit.probe.batch, rows)
+
+        running.chain.run(self._policy, budget, deliver)

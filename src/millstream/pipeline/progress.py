@@ -1,0 +1,134 @@
+"""What a committed batch has to tell: rows, response times, state and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from millstream.model.interval import Interval
+from millstream.pipeline.step import Done
+
+
+@dataclass(frozen=True, slots=True)
+class SliceState:
+    """State rows whose age lies in a slice, by what their segments' times say."""
+
+    interval: Interval
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Seconds from the arrival of a result's younger tuple to the commit of the result."""
+
+    rows: int
+    median: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot."""
+
+    batch: int
+    rows_in: Mapping[str, int]
+    late: Mapping[str, int]
+    queries: Mapping[str, Response]
+    state_rows: int
+    state_bytes: int
+    slices: Mapping[str, tuple[SliceState, ...]]
+    lag_seconds: Mapping[str, float]
+    deferred: int
+    seconds: float
+    split: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        shown = asdict(self)
+        shown["slices"] = {
+            chain: [{"lo_us": one.interval.lo, "hi_us": one.interval.hi, "rows": one.rows} for one in slices]
+            for chain, slices in self.slices.items()
+        }
+        return shown
+
+
+def progress(done: Done) -> BatchProgress:
+    slowest = max(done.reports, key=lambda report: sum(report.seconds.values()))
+    split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
+    split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
+    split["commit"] = done.published - done.worked
+    chains = [chain for report in done.reports for chain in report.chains.values()]
+    segments = [entry for chain in chains for entry in chain.segments]
+    clocks = done.manifest.clocks
+    return BatchProgress(
+        done.manifest.batch,
+        _sums(report.rows_in for report in done.reports),
+        _sums(report.late for report in done.reports),
+        _responses(done),
+        sum(entry.rows for entry in segments),
+        sum(entry.nbytes for entry in segments),
+        _slices(done),
+        {stream: done.committed - clock.greatest / 1e6 for stream, clock in clocks.items()},
+        sum(report.deferred for report in done.reports),
+        done.published - done.began,
+        split,
+    )
+
+
+def _sums(parts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _responses(done: Done) -> dict[str, Response]:
+    arrived = {**done.arrived, done.manifest.batch: int(done.began * 1e6)}
+    waits: dict[str, list[tuple[float, int]]] = {}
+    for report in done.reports:
+        for (query, batch), rows in report.served.items():
+            waits.setdefault(query, []).append((done.committed - arrived.get(batch, int(done.began * 1e6)) / 1e6, rows))
+    return {query: _quantiles(some) for query, some in waits.items()}
+
+
+def _quantiles(waits: list[tuple[float, int]]) -> Response:
+    ordered = sorted(waits)
+    counts = np.cumsum([rows for _, rows in ordered])
+    at = [float(ordered[int(np.searchsorted(counts, share * counts[-1]))][0]) for share in (0.5, 0.99)]
+    return Response(int(counts[-1]), *at)
+
+
+def _slices(done: Done) -> dict[str, tuple[SliceState, ...]]:
+    """For each chain: how much of the state is how old, both sides on one axis."""
+    found = {}
+    for number, chain in enumerate(done.plan.chains, 1):
+        entries = [
+            entry
+            for report in done.reports
+            if chain.signature in report.chains
+            for entry in report.chains[chain.signature].segments
+        ]
+        newest = max((entry.last for entry in entries), default=0)
+        slices = []
+        for piece in chain.slices:
+            lo, hi = piece.interval.lo, piece.interval.hi
+            rows = 0.0
+            for entry in entries:
+                # A left row of age a waits for differences of a, a right row for -a.
+                near, far = (lo, hi) if entry.side == "left" else (1 - hi, 1 - lo)
+                oldest, youngest = newest - far, newest - max(near, 0)
+                rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
+            slices.append(SliceState(piece.interval, round(rows)))
+        found[f"chain {number}"] = tuple(slices)
+    return found
+
+
+def _share(first: int, last: int, oldest: int, youngest: int) -> float:
+    """How much of a segment lies between two times, taking its rows as evenly spread."""
+    if youngest <= oldest:
+        return 0.0
+    inside = min(last, youngest) - max(first, oldest)
+    return max(0.0, min(1.0, (inside + 1) / (last - first + 1)))

@@ -1,0 +1,151 @@
+"""Which rows go to which slot.
+
+A row's key becomes a 64-bit code; the leading bits of the code are its partition group, and a table says which slot
+serves a group. A stream that several chains join by different keys is read once and sent once per key: each of these
+ways is a route. Plain columns are hashed by Spark; keys that are expressions are computed by the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.column import Column
+
+from millstream.engine.intake import CODE, Intake
+from millstream.engine.keys import GROUP_BITS, codes
+from millstream.engine.pairs import Conditions
+from millstream.errors import QueryFailed
+from millstream.model.expr import Column as ColumnExpr
+from millstream.model.expr import Expr
+from millstream.model.functions import Function
+from millstream.model.stream import Stream
+from millstream.pipeline.sources import STREAM, payload
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
+
+ROUTE, SLOT = "route", "slot"
+GROUPS = 1 << GROUP_BITS
+Signature = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A stream by one key. `hashed` names the columns and types Spark hashes, or None where the engine computes."""
+
+    stream: int
+    hashed: tuple[tuple[str, str], ...] | None
+    chain: Chain
+    side: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The routes of a plan, and for each chain and side the route its rows come by."""
+
+    streams: tuple[Stream, ...]
+    routes: tuple[Route, ...]
+    ways: Mapping[tuple[Signature, str], int]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Routing:
+        streams = plan.script.streams
+        numbers = {stream.name: number for number, stream in enumerate(streams)}
+        routes: list[Route] = []
+        known: dict[object, int] = {}
+        ways = {}
+        for chain in plan.chains:
+            plain = all(_is_plain(key.left) and _is_plain(key.right) for key in chain.keys)
+            for side, stream in zip((LEFT, RIGHT), chain.streams, strict=True):
+                exprs = [(key.left if side == LEFT else key.right, str(key.type)) for key in chain.keys]
+                hashed = tuple((expr.name, kind) for expr, kind in exprs if isinstance(expr, ColumnExpr))
+                # Without a key all rows of a chain must meet, so the chain itself is the key.
+                same: object = (stream.name, hashed) if plain and hashed else (chain.signature, side)
+                if same not in known:
+                    known[same] = len(routes)
+                    routes.append(Route(numbers[stream.name], hashed if plain else None, chain, side))
+                ways[chain.signature, side] = known[same]
+        return cls(streams, tuple(routes), ways)
+
+    def routed(self, rows: DataFrame, table: Sequence[int], functions: Mapping[str, Function]) -> DataFrame:
+        """The rows of a batch in the slots that will work on them, one partition a slot."""
+        if any(route.hashed is None for route in self.routes):
+            sent = _computed(rows, self.routes, functions)
+        elif len({route.stream for route in self.routes}) < len(self.routes):
+            sent = self._sent_several_ways(rows)
+        else:
+            sent = rows.withColumn(ROUTE, self._by_stream(lambda number: F.lit(number)))
+            sent = sent.withColumn(CODE, self._by_stream(lambda number: _code(self.routes[number])))
+            sent = sent.filter(F.col(ROUTE).isNotNull())
+        group = F.shiftrightunsigned(CODE, 64 - GROUP_BITS).cast("int")
+        slot = F.array(*(F.lit(slot) for slot in table))[group]
+        return sent.withColumn(SLOT, slot).repartitionById(max(table) + 1, SLOT).drop(SLOT, STREAM)
+
+    def _by_stream(self, value: Callable[[int], Column]) -> Column:
+        return _cases([(route.stream, value(number)) for number, route in enumerate(self.routes)])
+
+    def _sent_several_ways(self, rows: DataFrame) -> DataFrame:
+        by_stream: dict[int, list[Column]] = {}
+        for number, route in enumerate(self.routes):
+            way = F.struct(F.lit(number).alias(ROUTE), _code(route).alias(CODE))
+            by_stream.setdefault(route.stream, []).append(way)
+        ways = _cases([(stream, F.array(*some)) for stream, some in by_stream.items()])
+        return rows.withColumn("way", F.explode(ways)).select("*", f"way.{ROUTE}", f"way.{CODE}").drop("way")
+
+
+def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
+    """A value that depends on the stream; null for streams without one."""
+    (stream, value), *others = by_stream
+    first = F.when(F.col(STREAM) == stream, value)
+    return reduce(lambda column, case: column.when(F.col(STREAM) == case[0], case[1]), others, first)
+
+
+def _is_plain(expr: Expr) -> bool:
+    return isinstance(expr, ColumnExpr)
+
+
+def _code(route: Route) -> Column:
+    if not route.hashed:
+        return F.xxhash64(F.lit(" ".join(route.chain.signature)))
+    struct = payload(route.stream)
+    integers = len(route.hashed) == 1 and route.hashed[0][1] in ("TINYINT", "SMALLINT", "INT", "BIGINT")
+    columns = [F.col(struct).getField(name).cast("BIGINT" if integers else kind) for name, kind in route.hashed]
+    return F.xxhash64(*columns)
+
+
+def _computed(rows: DataFrame, routes: Sequence[Route], functions: Mapping[str, Function]) -> DataFrame:
+    """Keys that are expressions: the engine computes the codes, before the shuffle."""
+    kept = [column for column in rows.columns if column != STREAM]
+
+    def coded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        intakes = [Intake(r.chain, r.side, functions, Conditions(functions, lambda _: ()), 64) for r in routes]
+        for batch in batches:
+            streams = np.asarray(batch.column(STREAM))
+            for number, (route, intake) in enumerate(zip(routes, intakes, strict=True)):
+                own = batch.filter(pa.array(streams == route.stream))
+                if own.num_rows:
+                    numbers = pa.array(np.full(own.num_rows, number, dtype=np.int32))
+                    code = pa.array(_codes_of(own.column(payload(route.stream)), intake).view(np.int64))
+                    columns = [own.column(STREAM), *(own.column(name) for name in kept), numbers, code]
+                    yield pa.RecordBatch.from_arrays(columns, names=[STREAM, *kept, ROUTE, CODE])
+
+    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in rows.select(STREAM, *kept).schema)
+    return rows.select(STREAM, *kept).mapInArrow(coded, f"{schema}, {ROUTE} INT, {CODE} BIGINT")
+
+
+def _codes_of(structs: pa.StructArray, intake: Intake) -> np.ndarray:
+    rows = pa.RecordBatch.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
+    try:
+        keys = intake.keys(rows)
+    except QueryFailed:
+        return np.zeros(rows.num_rows, dtype=np.uint64)  # the slot meets the same failure, and reports it
+    known = np.ones(rows.num_rows, dtype=np.bool_)
+    for key in keys:
+        known &= np.asarray(key.is_valid())
+    found = np.zeros(rows.num_rows, dtype=np.uint64)
+    found[known] = codes([key.filter(pa.array(known)) for key in keys], int(known.sum()))
+    return found

