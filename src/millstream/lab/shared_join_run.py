@@ -38,10 +38,10 @@ class Setup:
     """What is joined. `rows` make one tuple; `load` is the share of time the join is busy."""
 
     windows: tuple[int, ...]
-    tuples: int = 2_000
-    rate: float = 10
+    tuples: int = 1_000
+    rate: float = 5
     burst: float = 1
-    rows: int = 100
+    rows: int = 200
     load: float = 0.8
     access: str = "index"
     seed: int = 1
