@@ -140,13 +140,11 @@ class Held:
             self._let_out(out, sink)
 
     def _let_out(self, parts: list[_Part], sink: Callable[[pa.RecordBatch], None]) -> None:
-        if all(one.place(-1) < other.place(0) for one, other in pairwise(parts)):
-            for part in parts:  # parts come up by their first rows, and mostly do not overlap
-                sink(part.rows)
-            return
-        places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
         table = pa.Table.from_batches([part.rows for part in parts])
-        for batch in table.take(pa.array(_sorted(places))).combine_chunks().to_batches():
+        if not all(one.place(-1) < other.place(0) for one, other in pairwise(parts)):
+            places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
+            table = table.take(pa.array(_sorted(places)))
+        for batch in table.combine_chunks().to_batches():
             sink(batch)
 
 

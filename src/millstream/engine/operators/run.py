@@ -27,13 +27,15 @@ class Step:
 
 Watch = Callable[[Step], None]
 _LOOK_EVERY = 256
+_LOOK_FOR_LOW = 8
 
 
 class GraphRun:
     """`feed` chunks, then `step` while there is work.
 
     `most` is how many rows an operator takes at once; 0 means one chunk. `known` gives what is expected of ports before
-    anything is measured; with `learns` off it is all that policies are ever told.
+    anything is measured; with `learns` off it is all that policies are ever told. The clock counts a second of an
+    operator's time `stretch` times.
     """
 
     def __init__(
@@ -44,15 +46,17 @@ class GraphRun:
         known: Mapping[Port, measured.Expected] | None = None,
         most: float = 0,
         learns: bool = True,
+        stretch: float = 1.0,
         watch: Watch | None = None,
         deliver: Callable[[str, Chunk], None] | None = None,
     ) -> None:
         self.graph, self.policy = graph, policy
         self.now = 0.0
-        self._most, self._learns = most, learns
+        self._most, self._learns, self._stretch = most, learns, stretch
         self._watch, self._deliver = watch, deliver
         self._queues: dict[Port, deque[Chunk]] = {port: deque() for port in graph.ports}
         self._entered: dict[Port, deque[float]] = {port: deque() for port in graph.ports}
+        self._rows = dict.fromkeys(graph.ports, 0.0)
         self._low: dict[str, float] = dict.fromkeys(graph.streams, float("-inf"))
         self._memory = 0.0
         self._steps = 0
@@ -85,7 +89,7 @@ class GraphRun:
         chunk = self._dequeue(port)
         node = self.graph.nodes[port[0]]
         given, took = node.operator.process(port[1], chunk, self._low_of_others(port))
-        began, self.now = self.now, self.now + took
+        began, self.now = self.now, self.now + took * self._stretch
         self._memory -= chunk.size
         counts = self.ports[port]
         counts.done(chunk.rows, chunk.size, given.rows if given else 0.0, given.size if given else 0.0, took)
@@ -110,6 +114,7 @@ class GraphRun:
         queue.append(chunk)
         self._entered[port].append(self.now)
         self._memory += chunk.size
+        self._rows[port] += chunk.rows
         self.most_memory = max(self.most_memory, self._memory)
         counts.queue_memory += chunk.size
         counts.most_queue_memory = max(counts.most_queue_memory, counts.queue_memory)
@@ -127,6 +132,7 @@ class GraphRun:
             counts.queue_memory -= chunk.size
             rows += chunk.rows
             taken.append(chunk)
+        self._rows[port] -= rows
         self._offer(port)
         return together(taken)
 
@@ -136,13 +142,13 @@ class GraphRun:
             self._agenda.drop(port)
             return
         path, at = self._places[port]
-        head = queue[0]
-        rows = sum(chunk.rows for chunk in queue) if len(queue) < _LOOK_EVERY else len(queue) * head.rows
-        self._agenda.put(port, Work(path, at, rows, head.arrived, head.number))
+        self._agenda.put(port, Work(path, at, self._rows[port], queue[0].arrived, queue[0].number))
 
     def _low_of_others(self, port: Port) -> float:
-        """No row older than this can still come to the operator's other ports."""
+        """No row older than this can still come to the operator's other ports; looked up now and then."""
         name, own = port
+        if self._steps % _LOOK_FOR_LOW and len(self.graph.nodes[name].inputs) > 1:
+            return float("-inf")
         others = [other for other in range(len(self.graph.nodes[name].inputs)) if other != own]
         return min((self._low_at((name, other)) for other in others), default=float("inf"))
 
