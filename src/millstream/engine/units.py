@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from millstream.engine.agenda import Agenda
+from millstream.engine.path import Path
 from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.work import Policy, Work
@@ -66,6 +67,8 @@ class Ledger:
         self._open: Counter[tuple[int, Interval]] = Counter()
         self._earliest: dict[Interval, list[tuple[int, int, int]]] = {}
         self._changed: set[int] = set()
+        self._paths: dict[int, Path] = {}
+        self._sizes: dict[int, int] = {}
         self._drifts = 0
         self._bytes = 0
         self._units = 0
@@ -112,7 +115,8 @@ class Ledger:
             probe = some[0].probe
             if number not in self._waiting:
                 self._waiting[number] = []
-                self._bytes += probe.nbytes
+                self._sizes[number] = probe.nbytes
+                self._bytes += self._sizes[number]
             task = Task(probe, interval, tuple(states))
             self._waiting[number].append(task)
             self._open[number, interval] += 1
@@ -124,6 +128,7 @@ class Ledger:
         for number in changed:
             self._waiting[number].sort(key=lambda task: (task.near, task.far, task.interval.lo))
             self._whole[number] = tuple(task.interval for task in self._waiting[number])
+            self._paths.pop(number, None)
         self._changed |= changed
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
@@ -156,7 +161,7 @@ class Ledger:
     def take_all(self) -> list[Unit]:
         """Everything at once, for a run that will not stop half-way."""
         units = list(self.units())
-        self._waiting, self._whole = {}, {}
+        self._waiting, self._whole, self._paths, self._sizes = {}, {}, {}, {}
         self._named.clear()
         self._open.clear()
         self._earliest.clear()
@@ -172,10 +177,12 @@ class Ledger:
     def _first(self, policy: Policy, paths: SlicePaths) -> Task | None:
         if paths.drifts != self._drifts:
             self._drifts = paths.drifts
+            self._paths.clear()
             self._agenda.clear()
             self._changed |= self._waiting.keys()
-        for number in self._changed & self._waiting.keys():
-            self._agenda.put(number, self._work(number, paths))
+        for number in self._changed:
+            if number in self._waiting:
+                self._agenda.put(number, self._work(number, paths))
         self._changed.clear()
         chosen = self._agenda.choose(policy, self, paths.plans)
         return None if chosen is None else self._waiting[chosen][0]
@@ -183,7 +190,9 @@ class Ledger:
     def _work(self, number: int, paths: SlicePaths) -> Work:
         tasks, whole = self._waiting[number], self._whole[number]
         probe = tasks[0].probe
-        path = paths.path(probe.side, whole, probe.nbytes / max(len(probe), 1))
+        path = self._paths.get(number)
+        if path is None:
+            path = self._paths[number] = paths.path(probe.side, whole, self._sizes[number] / len(probe))
         return Work(path, len(whole) - len(tasks), len(probe), probe.batch, number)
 
     def _done(self, probe: int, state: Segment) -> None:
@@ -195,12 +204,11 @@ class Ledger:
 
     def _finished(self, number: int) -> None:
         tasks = self._waiting[number]
-        done = tasks.pop(0)
-        probe = done.probe
-        self._open[number, done.interval] -= 1
+        self._open[number, tasks.pop(0).interval] -= 1
         if not tasks:
             del self._waiting[number], self._whole[number]
-            self._bytes -= probe.nbytes
+            self._paths.pop(number, None)
+            self._bytes -= self._sizes.pop(number)
             self._agenda.drop(number)
         else:
             self._changed.add(number)

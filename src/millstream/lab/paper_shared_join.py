@@ -79,7 +79,8 @@ def figure_10(directory: Path, tuples: int) -> Iterator[str]:
     lines = {
         policy: ([float(b) for b in BURSTS], [found[b][policy].mean_of_windows for b in BURSTS]) for policy in POLICIES
     }
-    yield f"written: {save_lines(directory, 'shared-join_figure_10', lines, 'mean burst', 'mean response, s', log=True)}"
+    picture = save_lines(directory, "shared-join_figure_10", lines, "mean burst", "mean response, s", log=True)
+    yield f"written: {picture}"
     yield from _saved(
         directory, "figure_10", {f"burst {b} {p}": one for b, by in found.items() for p, one in by.items()}
     )
