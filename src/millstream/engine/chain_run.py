@@ -20,10 +20,12 @@ from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Condition, Segment, merge
+from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Ledger, Policy, Unit, fused
+from millstream.engine.units import Ledger, Unit, fused
+from millstream.engine.work import Policy
 from millstream.model.duration import LONGEST
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -65,6 +67,8 @@ class ChainRun:
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
         self.statistics = ChainStatistics()
+        self._paths = SlicePaths(self.statistics)
+        self._settled: tuple[int, int, set[int]] | None = None
         self.batch = 0
         self.watermark = -(2**62)
         self.change(chain, since or {})
@@ -105,7 +109,7 @@ class ChainRun:
 
     def restore(self, saved: ChainManifest) -> None:
         """Goes on where a run was saved; units come out as the plan of now cuts them."""
-        self._number = saved.numbered
+        self._number, self._settled = saved.numbered, None
         found = {entry.number: self._store.load(entry.name, entry) for entry in saved.segments}
         for side in (LEFT, RIGHT):
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
@@ -137,20 +141,33 @@ class ChainRun:
             for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
                 self._execute_all(list(units), deliver)
             return
+        self._paths.refresh()
         done, until = 0, None if budget.seconds is None else time.perf_counter() + budget.seconds
         while budget.units is None or done < budget.units:
-            chosen = self.ledger.take(policy)
-            if chosen is None:
-                break
-            self._execute(chosen, deliver)
             done += 1
+            if not self._do_next(policy, deliver, whole=budget.units is None):
+                break
             if until is not None and time.perf_counter() >= until:
                 break
+
+    def _do_next(self, policy: Policy, deliver: Deliver, *, whole: bool) -> bool:
+        """One unit, or a small probe's whole interval where units are not counted. False when nothing is left."""
+        began = time.thread_time_ns()
+        task = self.ledger.take_task(policy, self._paths) if whole else None
+        unit = None if whole else self.ledger.take(policy, self._paths)
+        self.statistics.choosing += time.thread_time_ns() - began
+        if task is not None:
+            self._execute_all(list(task.units()), deliver)
+        elif unit is not None:
+            self._execute(unit, deliver)
+        return task is not None or unit is not None
 
     def settle(self, watermark: int) -> None:
         """After a batch: drops segments nothing needs any more and merges small neighbours."""
         self.watermark = max(self.watermark, watermark)
         busy = self.ledger.segments()
+        if self._settled == (self.watermark, self._number, busy):
+            return
         for side in (LEFT, RIGHT):
             alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
             kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
@@ -160,6 +177,7 @@ class ChainRun:
             for segment in before:
                 if segment.number not in numbers:
                     self._store.drop(segment)
+        self._settled = (self.watermark, self._number, busy)
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
@@ -172,14 +190,16 @@ class ChainRun:
         """For each query, the earliest place a row still to come can have."""
         fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
         held = dict(fresh)
-        for task in self.ledger.tasks():
-            piece = self._slice_of(task.interval)
-            names = [name for name in piece.queries if self._members[name].since <= task.probe.batch]
-            first = min(max(task.probe.first, state.first) for state in task.states)
-            for name in names:
-                fresh[name] = min(fresh[name], (first, task.probe.batch, task.near))
-                near = task.near if policy.releases_early else 0
-                held[name] = min(held[name], (first, task.probe.batch, near))
+        youngest = max((member.since for member in self._members.values()), default=0)
+        tasks: Iterable[tuple[Interval, int, int]] = self.ledger.earliest()
+        if any(batch < youngest for _, _, batch in self.ledger.earliest()):
+            tasks = ((task.interval, task.first, task.probe.batch) for task in self.ledger.tasks())
+        for interval, first, batch in tasks:
+            near = ages(interval)[0]
+            for name in self._slice_of(interval).queries:
+                if self._members[name].since <= batch:
+                    fresh[name] = min(fresh[name], (first, batch, near))
+                    held[name] = min(held[name], (first, batch, near if policy.releases_early else 0))
         return {name: Bounds(fresh[name], held[name]) for name in self._members}
 
     def _units(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:

@@ -17,6 +17,8 @@ class Settings:
     costs: str = "calibrated"
     system_overhead: float = 1.0
     policy: str = "greedy"
+    fairness: str = "none"
+    queue_memory: float = 256.0
     order: str = "eager"
     results: str = "own"
     on_error: str = "query"
@@ -68,13 +70,29 @@ class Setting:
         return int(number) if whole else number
 
 
+POLICY_NAMES = (
+    "greedy",
+    "lwo",
+    "swf",
+    "fifo",
+    "round_robin",
+    "chain",
+    "path_capacity",
+    "segment",
+    "simplified_segment",
+    "threshold",
+    "auto",
+)
+
 SETTINGS = (
     Setting("slicing", ("cpu", "memory"), "Merge slices for the least CPU time, or keep them all for the least state."),
     Setting("costs", ("calibrated", "paper"), "Weigh plans in nanoseconds, or in comparisons as state-slice counts."),
     Setting(
         "system_overhead", (), "C_sys of state-slice 5.2: comparisons per tuple and slice. Used by costs = 'paper'."
     ),
-    Setting("policy", ("greedy", "lwo", "swf"), "Whose work comes first when not all can be done at once."),
+    Setting("policy", POLICY_NAMES, "Whose work comes first when not all can be done at once."),
+    Setting("fairness", ("none", "oldest", "dynamic"), "What keeps work from waiting for ever under the policy."),
+    Setting("queue_memory", (), "Megabytes of waiting rows from which 'threshold' and 'auto' save memory."),
     Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
     Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
     Setting("on_error", ("query", "stop"), "What a function or callback that raises stops: its query, or everything."),

@@ -23,7 +23,7 @@ from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.engine.chain_run import Budget
 from millstream.engine.files import Files
 from millstream.engine.intake import CODE
-from millstream.engine.policies import POLICIES
+from millstream.engine.policies import make_policy
 from millstream.engine.release import SEQUENCE
 from millstream.engine.segment import Segment
 from millstream.engine.shard import Late, Shard, Signature
@@ -244,7 +244,7 @@ def _brought_up(order: Order, slot: int, work: Work, cached: _Cached | None) -> 
             work.plan,
             lambda *_: None,
             since=work.since,
-            policy=POLICIES[settings.policy],
+            policy=make_policy(settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=settings.order == "strict",
             functions=work.functions,
             store=store,
