@@ -9,7 +9,10 @@ import click
 
 from millstream import __version__
 from millstream.cli.bench import bench
+from millstream.cli.query import query
+from millstream.cli.run import run
 from millstream.cli.script import ErrorsShown, compile_file, compile_text, script_options
+from millstream.cli.words import counted
 from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
 
@@ -27,7 +30,7 @@ def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> N
     plan = compile_file(file, functions, settings)
     slices = sum(len(chain.slices) for chain in plan.chains)
     counts = ((len(plan.script.streams), "stream"), (len(plan.members), "query"), (len(plan.chains), "chain"))
-    words = [_counted(count, word) for count, word in (*counts, (slices, "slice"))]
+    words = [counted(count, word) for count, word in (*counts, (slices, "slice"))]
     click.echo(f"{file}: ok, {', '.join(words)}")
 
 
@@ -57,9 +60,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-main.add_command(bench)
-
-
-def _counted(count: int, word: str) -> str:
-    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{count:,} {word if count == 1 else plural}"
+for command in (bench, query, run):
+    main.add_command(command)
