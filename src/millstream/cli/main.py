@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from importlib import resources
 
 import click
 
@@ -11,7 +10,7 @@ from millstream import __version__
 from millstream.cli.bench import bench
 from millstream.cli.query import query
 from millstream.cli.run import run
-from millstream.cli.script import ErrorsShown, compile_file, compile_text, script_options
+from millstream.cli.script import ErrorsShown, compile_file, script_options
 from millstream.cli.words import counted
 from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
@@ -43,10 +42,15 @@ def explain(file: str, functions: tuple[str, ...], settings: tuple[str, ...], st
 
 
 @main.command()
-def demo() -> None:
-    """Explain the shared plan of an example: seven window joins over two sensor streams."""
-    text = resources.files("millstream").joinpath("examples/datacentre.sql").read_text(encoding="utf-8")
-    click.echo(FORMATS["text"](compile_text(text, "datacentre.sql")))
+@click.option("--directory", metavar="DIR", help="Where everything goes.  [default: a new temporary one, which stays]")
+@click.option(
+    "--seconds", type=click.FloatRange(4, 600), default=30, show_default=True, help="How long readings are written."
+)
+def demo(directory: str | None, seconds: float) -> None:
+    """Run an example on Spark: seven window joins over two sensor streams, and one more added half-way."""
+    from millstream.cli.demo import run_demo
+
+    run_demo(directory, seconds)
 
 
 @main.command()
