@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from millstream.lab.datacentre import SPAN, STREAMS, Feed, measured, unshared_ro
 from millstream.pipeline.directory import Directory
 from millstream.plan.calibration import load
 from millstream.plan.compare import compare
+
+if TYPE_CHECKING:
+    from millstream.pipeline import Pipeline
 
 SCRIPT = resources.files("millstream").joinpath("examples/datacentre.sql").read_text(encoding="utf-8")
 ADDED = """\
@@ -49,10 +53,21 @@ def run_demo(place: str | None, length: float) -> None:
         " as fast as the clock, so that the widest window fills."
     )
     click.echo()
-    screen, signals = screen_for("datacentre"), Signals()
-    pipeline = open_pipeline("datacentre", directory, screen, script=SCRIPT)
-    signals.stop(pipeline)
-    feed = Feed(folder / "in", length)
+    screen, feed = screen_for("datacentre"), Feed(folder / "in", length)
+    with Signals() as signals:
+        pipeline = open_pipeline("datacentre", directory, screen, script=SCRIPT)
+        signals.stop(pipeline)
+        finished = _run(pipeline, directory, screen, feed)
+    screen.end(directory.place, places_of(pipeline, directory))
+    if finished:
+        for text in _savings(screen, feed, Changes.of(directory.place).in_force().text()):
+            click.echo(text)
+    for text in _how_to_look(directory):
+        click.echo(text)
+
+
+def _run(pipeline: Pipeline, directory: Directory, screen: Screen, feed: Feed) -> bool:
+    """Feeds the pipeline until all is read, or until it is stopped; whether all was written."""
     for stream in STREAMS:
         feed.path(stream).mkdir(parents=True)
         pipeline.read(stream, "parquet", path=str(feed.path(stream)))
@@ -64,6 +79,8 @@ def run_demo(place: str | None, length: float) -> None:
         try:
             patience = _PATIENCE_SECONDS * 5
             while not pipeline.wait(0.2):
+                if not writer.is_alive() and not done.is_set():
+                    raise PipelineFailed("the readings could not be written")
                 if done.is_set():
                     patience -= 1
                     if screen.history.rows_in.total() >= feed.count():
@@ -74,16 +91,17 @@ def run_demo(place: str | None, length: float) -> None:
             over.set()
             pipeline.stop()
             writer.join()
-    screen.end(directory.place, places_of(pipeline, directory))
-    if done.is_set():
-        for text in _savings(screen, feed, Changes.of(directory.place).in_force().text()):
-            click.echo(text)
-    for text in _how_to_look(directory):
-        click.echo(text)
+    return done.is_set()
 
 
 def _write(feed: Feed, directory: Directory, screen: Screen, over: threading.Event, done: threading.Event) -> None:
-    for step in feed.write(lambda length: not over.wait(max(0.0, length))):
+    def begun() -> bool:
+        while not screen.history.batches:
+            if over.wait(0.1):
+                return False
+        return True
+
+    for step in feed.write(lambda length: not over.wait(max(0.0, length)), begun):
         if step == feed.steps // 2 - 1:
             # What `millstream query add` does.
             changes = Changes.of(directory.place)

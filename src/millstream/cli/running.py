@@ -45,11 +45,13 @@ def run_script(
     place = Directory.at(directory or f"state/{stem}")
     preflight(plan.script, place, functions)
     screen = screen_for(stem, as_json=as_json)
-    signals = Signals()
-    pipeline = open_pipeline(stem, place, screen, script=text, functions=functions, settings=settings, master=master)
-    signals.stop(pipeline)
-    with screen:
-        failure = run_pipeline(pipeline, place, drain=drain)
+    with Signals() as signals:
+        pipeline = open_pipeline(
+            stem, place, screen, script=text, functions=functions, settings=settings, master=master
+        )
+        signals.stop(pipeline)
+        with screen:
+            failure = run_pipeline(pipeline, place, drain=drain)
     screen.end(place.place, places_of(pipeline, place), None if failure is None else str(failure))
     if failure is not None:
         raise failure
@@ -112,9 +114,18 @@ class Signals:
     """The first SIGINT or SIGTERM asks the pipeline to stop, a second SIGINT ends the process at once."""
 
     def __init__(self) -> None:
-        self._asked: SimpleQueue[int] = SimpleQueue()
+        self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._count = 0
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __enter__(self) -> Signals:
         self._install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._asked.put(None)
 
     def stop(self, pipeline: Pipeline) -> None:
         """From now on this pipeline is asked. Spark puts its own handler in place when it starts: ours comes back."""
@@ -122,7 +133,7 @@ class Signals:
         threading.Thread(target=self._forward, args=(pipeline,), name="millstream-signals", daemon=True).start()
 
     def _install(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self._before:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
@@ -134,9 +145,9 @@ class Signals:
         self._asked.put(number)
 
     def _forward(self, pipeline: Pipeline) -> None:
-        self._asked.get()
-        click.echo("stopping after this batch ...", err=True)
-        pipeline.ask_to_stop()
+        if self._asked.get() is not None:
+            click.echo("stopping after this batch ...", err=True)
+            pipeline.ask_to_stop()
 
 
 def run_pipeline(pipeline: Pipeline, directory: Directory, *, drain: bool) -> PipelineFailed | QueryFailed | None:

@@ -22,7 +22,7 @@ from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
 
 STREAMS = ("Temperature", "Humidity")
 SPAN = 660
-_SENSORS = Sensors(rate=300, locations=20_000, seconds=SPAN, burst=20, disorder_seconds=4)
+_SENSORS = Sensors(rate=400, locations=20_000, seconds=SPAN, burst=5, disorder_seconds=4)
 
 
 @dataclass
@@ -31,7 +31,6 @@ class Feed:
 
     folder: Path
     seconds: float
-    began: float = field(default_factory=time.time)
     written: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in STREAMS})
 
     def path(self, stream: str) -> Path:
@@ -41,17 +40,23 @@ class Feed:
     def steps(self) -> int:
         return max(4, round(self.seconds))
 
-    def write(self, wait: Callable[[float], bool]) -> Iterator[int]:
-        """A file per stream and step; `wait` waits and says whether to go on."""
-        # The last reading carries the time at which it is written: event time catches up with the clock.
-        offset = round((self.began + self.seconds - SPAN) * SECOND)
-        parts = [_SENSORS.batches(seed, self.steps) for seed in range(len(STREAMS))]
-        for step, tables in enumerate(zip(*parts, strict=True)):
-            if not wait(self.began + (step + 1) * self.seconds / self.steps - time.time()):
+    def write(self, wait: Callable[[float], bool], begun: Callable[[], bool]) -> Iterator[int]:
+        """A file per stream and step; `wait` waits and says whether to go on, so does `begun` for the first rows."""
+        parts = zip(*(_SENSORS.batches(seed, self.steps) for seed in range(len(STREAMS))), strict=True)
+        # The last reading carries about the time at which it is written: event time catches up with the clock.
+        offset = round((time.time() + self.seconds - SPAN) * SECOND)
+        began = time.time()
+        for step, tables in enumerate(parts):
+            if not wait(began + step * self.seconds / self.steps - time.time()):
                 return
             for stream, table in zip(STREAMS, tables, strict=True):
                 self._write(stream, step, _readings(stream, table, offset))
             yield step
+            if step == 0:
+                # The first batch of a new Spark takes seconds; the clock starts after it.
+                if not begun():
+                    return
+                began = time.time()
 
     def _write(self, stream: str, step: int, rows: pa.Table) -> None:
         folder = self.path(stream)
