@@ -223,6 +223,13 @@ class Pipeline:
         self.stop()
 
     @property
+    def spark(self) -> SparkSession:
+        """The session it runs in, where views of `format = 'memory'` are."""
+        if self._spark is None:
+            raise RuntimeError("the pipeline has not been started")
+        return self._spark
+
+    @property
     def batch(self) -> int:
         """The number of the last committed batch."""
         return self._stepper.manifest.batch if self._stepper else 0
@@ -239,8 +246,8 @@ class Pipeline:
             control = Control(
                 self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
             )
+            declared = control.check(self._script())
             self._spark = session_for(self._spark or make_session(self.name))
-            declared = control.compile(self._script()).script
             streams = [
                 replace(stream, options=self._elsewhere.get(stream.name, stream.options)) for stream in declared.streams
             ]
@@ -323,7 +330,7 @@ class Pipeline:
             try:
                 app = self.directory.place
                 if control.sinks.external or control.sinks.callbacks:
-                    deliver(self._spark_session(), batch, outputs, control.queries(), control.sinks, app)
+                    deliver(self.spark, batch, outputs, control.queries(), control.sinks, app)
                 return
             except QueryFailed as failure:
                 self._fail(failure)
@@ -398,11 +405,6 @@ class Pipeline:
         if self._stepper is None:
             raise RuntimeError("the pipeline has not been started")
         return self._stepper
-
-    def _spark_session(self) -> SparkSession:
-        if self._spark is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._spark
 
 
 def _now() -> int:
