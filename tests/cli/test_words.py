@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from millstream.cli.words import bar, counted, seconds, size
+from millstream.cli.words import bar, counted, near, seconds, size
 
 
 @pytest.mark.parametrize(
@@ -48,3 +50,11 @@ def test_bars_are_true_to_an_eighth_and_never_hide_something() -> None:
     assert bar(1, 32, 4) == "▏"
     assert bar(1, 10**9, 4) == "▏"
     assert bar(0, 10, 4) == bar(3, 0, 4) == ""
+
+
+def test_places_are_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(tmp_path / "state" / "s") == "state/s"
+    assert near(tmp_path.parent) == str(tmp_path.parent)
+    assert near("s3://bucket/s") == "s3://bucket/s"
+    assert near("kafka sink") == "kafka sink"

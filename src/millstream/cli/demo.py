@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import click
 from millstream.cli.changes import Changes
 from millstream.cli.running import Signals, log_of, open_pipeline, places_of
 from millstream.cli.screen import Screen, screen_for
-from millstream.cli.words import count, seconds, size
+from millstream.cli.words import count, near, seconds, size
 from millstream.compile import compile_script
 from millstream.errors import PipelineFailed, ScriptError, Where
 from millstream.lab.datacentre import SPAN, STREAMS, Feed, measured, unshared_rows
@@ -142,15 +141,9 @@ def _savings(screen: Screen, feed: Feed, script: str) -> Iterator[str]:
 
 
 def _how_to_look(directory: Directory) -> Iterator[str]:
-    python, command = (_near(Path(sys.executable).with_name(name)) for name in ("python", "millstream"))
+    python, command = (near(Path(sys.executable).with_name(name)) for name in ("python", "millstream"))
     results = f"{directory.place}/results"
     yield ""
     yield f"The results are Parquet files, a folder per query, in {results}"
     yield f"  {command} query list {directory.place}"
     yield f"""  {python} -c "import pyarrow.parquet as pq; print(pq.read_table('{results}/alarm').slice(0, 5))\""""
-
-
-def _near(path: Path) -> str:
-    """As one would type it here."""
-    inside = path.is_relative_to(Path.cwd())
-    return os.path.relpath(path) if inside else str(path)

@@ -28,7 +28,7 @@ def run(
     Started again in the same directory it goes on where it stopped; what has changed in FILE takes effect.
     """
     text, known, given = read_script(file), read_functions(functions), read_settings(settings)
-    plan = compile_text(text, file, known, given, load())
+    compile_text(text, file, known, given, load())
     from millstream.cli.running import run_script
 
-    run_script(file, text, plan, directory, known, given, drain=drain, as_json=as_json, master=master)
+    run_script(file, text, directory, known, given, drain=drain, as_json=as_json, master=master)

@@ -16,12 +16,12 @@ import click
 
 from millstream.cli.changes import place_of
 from millstream.cli.screen import Screen, screen_for
+from millstream.cli.words import near
 from millstream.errors import PipelineFailed, QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.preflight import preflight
 from millstream.pipeline.progress import BatchProgress
-from millstream.plan import Plan
 from millstream.plan.calibration import load
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 def run_script(
     file: str,
     text: str,
-    plan: Plan,
     directory: str | None,
     functions: dict[str, Function],
     settings: dict[str, str],
@@ -43,7 +42,7 @@ def run_script(
     """Everything `millstream run` does once the script is known to be good."""
     stem = Path(file).stem
     place = Directory.at(directory or f"state/{stem}")
-    preflight(plan.script, place, functions)
+    preflight(text, place, functions)
     screen = screen_for(stem, as_json=as_json)
     with Signals() as signals:
         pipeline = open_pipeline(
@@ -70,7 +69,7 @@ def open_pipeline(
     """A pipeline that tells the screen, on a Spark of its own whose log lies in the directory."""
     directory.make()
     log = log_of(directory)
-    click.echo(f"starting Spark, which writes to {log} ...", err=True)
+    click.echo(f"starting Spark, which writes to {near(log)} ...", err=True)
     from millstream.pipeline import Pipeline
     from millstream.pipeline.session import make_session
 

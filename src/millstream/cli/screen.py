@@ -21,7 +21,7 @@ from millstream.pipeline.progress import BatchProgress
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """Shows a line per batch. The others show more."""
+    """Shows a line per batch, unless nothing came in and nothing went out. The others show more."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -30,7 +30,8 @@ class Screen(AbstractContextManager["Screen"]):
     def batch(self, batch: BatchProgress, windows: Mapping[str, str]) -> None:
         self.history.windows = dict(windows)
         self.history.add(batch)
-        click.echo(line(batch))
+        if any(batch.rows_in.values()) or batch.queries or batch.deferred:
+            click.echo(line(batch))
 
     def say(self, message: str) -> None:
         """Something a person should know."""

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.cli.history import History
-from millstream.cli.words import count, counted, seconds, size
+from millstream.cli.words import count, counted, near, seconds, size
 
 
 def summary_lines(history: History, directory: str, places: Mapping[str, str]) -> Iterator[str]:
     """`places` says where each query's results are."""
     last = history.last
     if last is None:
-        yield f"No batch: there was nothing to read. The pipeline's directory is {directory}."
+        yield f"No batch: there was nothing to read. The pipeline's directory is {near(directory)}."
         return
     span = last.committed - history.began
     rows = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.rows_in.items())) or "none"
     yield f"{counted(history.batches, 'batch')} in {seconds(span)}; rows in: {rows}"
     late = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.late.items()) if number)
     if late:
-        yield f"late or unreadable, kept in {directory}/late: {late}"
+        yield f"late or unreadable, kept in {near(directory)}/late: {late}"
     split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
     yield f"time in batches {seconds(history.seconds)}: {split}"
     yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
@@ -34,7 +34,7 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     for name in names:
         waits = history.waits.get(name)
         times = f"{seconds(waits.median):>8} {seconds(waits.p99):>8}" if waits else f"{'-':>8} {'-':>8}"
-        yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {places.get(name, 'dropped')}"
+        yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {near(places[name]) if name in places else 'dropped'}"
 
 
 def summary_json(history: History, directory: str, places: Mapping[str, str], error: str | None) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 BLOCKS = "▏▎▍▌▋▊▉█"
 
 
@@ -45,3 +47,9 @@ def bar(value: float, most: float, width: int) -> str:
     eighths = max(1, round(min(1.0, value / most) * width * 8))
     whole, rest = divmod(eighths, 8)
     return "█" * whole + (BLOCKS[rest - 1] if rest else "")
+
+
+def near(path: str | Path) -> str:
+    """A path as one would type it here."""
+    inside = "://" not in str(path) and Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if inside else str(path)

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from millstream.compile import compile_script
-from millstream.errors import ScriptError, ScriptErrors
+from millstream.errors import ScriptError
 from millstream.model.functions import Function
-from millstream.model.script import Script
 from millstream.model.stream import Stream
-from millstream.pipeline.control import check_same_streams
+from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.registry import Registry
 from millstream.pipeline.sinks import external_of
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
-def preflight(script: Script, directory: Directory, functions: dict[str, Function]) -> None:
+def preflight(script: str, directory: Directory, functions: Mapping[str, Function]) -> None:
     """Sources that are there, sinks that make sense, a directory that is free and holds the same streams."""
-    for stream in script.streams:
-        check_path(stream)
-    for query in script.queries:
-        external_of(query)
     if directory.is_running():
         raise directory.in_use()
-    before = Registry(directory.files.below("registry")).in_force()
-    if before.script:
-        try:
-            streams = compile_script(before.script, functions=functions).script.streams
-        except ScriptErrors:
-            return  # a function that only the script of before called
-        check_same_streams(streams, script.streams, directory.place)
+    declared = Control(directory, functions, {}, None, lambda _: None).check(script)
+    for stream in declared.streams:
+        check_path(stream)
+    for query in declared.queries:
+        external_of(query)
 
 
 def check_path(stream: Stream) -> None:

@@ -125,7 +125,7 @@ def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mappin
         if kind_found is None or not _fits(kind_found, field.dataType):
             shown = "not in the files" if kind_found is None else f"{kind_found.simpleString().upper()} in the files"
             raise ScriptError(
-                f"{stream.name}.{field.name} {shown}",
+                f"{stream.name}.{field.name} is {shown}",
                 f"it is declared as {field.dataType.simpleString().upper()}, and the files in '{options['path']}' have "
                 + ", ".join(f"{one.name} {one.dataType.simpleString().upper()}" for one in found.fields),
                 "Change the declaration.",
