@@ -34,7 +34,8 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     for name in names:
         waits = history.waits.get(name)
         times = f"{seconds(waits.median):>8} {seconds(waits.p99):>8}" if waits else f"{'-':>8} {'-':>8}"
-        yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {near(places[name]) if name in places else 'dropped'}"
+        place = near(places[name]) if name in places else "dropped"
+        yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {place}"
 
 
 def summary_json(history: History, directory: str, places: Mapping[str, str], error: str | None) -> dict[str, Any]:
