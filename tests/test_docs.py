@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,8 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
         [sys.executable, "-m", "millstream", "demo", "--seconds", "4", "--directory", tmp_path / "demo"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
         text=True,
         check=True,
     ).stdout
@@ -65,7 +68,7 @@ def shape(text: str) -> list[str]:
     found = []
     for line in text.splitlines():
         masked = re.sub(r"\S*/\S*", "PLACE", line)
-        masked = re.sub(r"[\d,.]*\d( min)?( [kMG]?B\b| s\b)?", "N", masked)
+        masked = re.sub(r"[\d,.]*\d( min \d+ s| min| [kMG]?B| s)?\b", "N", masked)
         masked = re.sub(r"\s+", " ", masked).strip()
         if masked.startswith("batch N"):
             masked = "batch"

@@ -22,6 +22,7 @@ from millstream.model.functions import Function
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.preflight import preflight
 from millstream.pipeline.progress import BatchProgress
+from millstream.plan import Plan
 from millstream.plan.calibration import load
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def open_pipeline(
 
     def on_batch(batch: BatchProgress) -> None:
         try:
-            screen.batch(batch, {member.name: str(member.interval) for member in pipeline.plan().members})
+            screen.batch(batch, _windows(pipeline.plan()))
         except BrokenPipeError:
             # Nobody reads any more; what was written after this would fail again when the interpreter ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,6 +97,12 @@ def open_pipeline(
         tell=screen.say,
     )
     return pipeline
+
+
+def _windows(plan: Plan) -> dict[str, str]:
+    """The queries in the order of their declaration, each with its window in words."""
+    intervals = {member.name: str(member.interval) for member in plan.members}
+    return {query.name: intervals[query.name] for query in plan.script.queries}
 
 
 def places_of(pipeline: Pipeline, directory: Directory) -> dict[str, str]:
