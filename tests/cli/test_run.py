@@ -175,3 +175,32 @@ def test_a_signal_finishes_the_batch_and_stops(folder: Path) -> None:
     assert summary["error"] is None
     assert "Traceback" not in err
     assert not Directory.at(folder / "state" / "s").is_running()
+
+
+RAISES = """
+import millstream
+
+@millstream.function("BOOLEAN", "DOUBLE")
+def odd(value):
+    raise ValueError("not today")
+"""
+
+
+def test_a_function_that_raises_stops_its_query_or_everything(folder: Path) -> None:
+    (folder / "mine.py").write_text(RAISES)
+    (folder / "s.sql").write_text(SCRIPT.replace("WINDOW 5 SECONDS", "AND odd(T.Value) WINDOW 5 SECONDS"))
+    options = ["s.sql", "--drain", "--functions", "mine.py"]
+
+    result = CliRunner().invoke(main, ["run", *options])
+    assert result.exit_code == 0, result.output
+    assert "query far is stopped: ValueError: not today\n" in result.stdout
+    assert "2 batches" in result.stdout or "3 batches" in result.stdout
+    listed = CliRunner().invoke(main, ["query", "list", "state/s", "--json"])
+    near, far = json.loads(listed.stdout)["queries"]
+    assert near["rows"] > 0
+    assert (far["state"], far["error"]) == ("failed", "ValueError: not today")
+
+    result = CliRunner().invoke(main, ["run", *options, "--set", "on_error=stop", "--directory", "other"])
+    assert result.exit_code == 1
+    assert result.stderr.endswith("error: query 'far': ValueError: not today\n")
+    assert not Directory.at(folder / "other").is_running()

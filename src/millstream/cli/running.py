@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -82,6 +83,9 @@ def open_pipeline(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             pipeline.ask_to_stop()
 
+    # Errors of batches come to us as well; what Spark's bridge has to say of them belongs with the rest of its words.
+    bridge = logging.getLogger("py4j")
+    bridge.handlers, bridge.propagate = [logging.FileHandler(log)], False
     word = re.sub(r"\W", "_", name)
     name = word if re.match(r"[^\W\d]", word) else f"_{word}"
     spark = make_session(name, master, log=log)

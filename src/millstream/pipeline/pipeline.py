@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -373,8 +373,9 @@ class Pipeline:
     def _await_spark(self) -> None:
         if self._query is None:
             return
-        while self._query.isActive and not self._stopping.is_set():
-            self._query.awaitTermination(1)
+        with suppress(PySparkException):  # said better below
+            while self._query.isActive and not self._stopping.is_set():
+                self._query.awaitTermination(1)
         self._raise_error()
 
     def _raise_error(self) -> None:
