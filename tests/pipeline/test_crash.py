@@ -157,13 +157,21 @@ class Harness:
             time.sleep(0.01)  # between looks at the files; nothing depends on how long it is
 
     def put(self, file: int) -> None:
-        """A file for both streams, and wait until it is in."""
+        """A file for both streams, and wait until both are in: Spark may take them up in two batches."""
+        greatest = {}
         for seed, name in enumerate("AB"):
             folder = self.place / "in" / name
-            pq.write_table(table(seed, file), folder / ".part")
+            rows = table(seed, file)
+            greatest[name] = int(rows["Ts"].cast(pa.int64()).to_numpy().max())
+            pq.write_table(rows, folder / ".part")
             os.utime(folder / ".part", (1_000_000_000 + file, 1_000_000_000 + file))
             (folder / ".part").rename(folder / f"{file:06}.parquet")
-        self.until(f"file {file}", lambda: self.manifest().spark_batch >= file)
+
+        def taken() -> bool:
+            clocks = self.manifest().clocks
+            return all(name in clocks and clocks[name].greatest >= last for name, last in greatest.items())
+
+        self.until(f"file {file}", taken)
 
     def manifest(self) -> manifest.Manifest:
         return manifest.latest(self.state.below("manifest")) or manifest.Manifest()

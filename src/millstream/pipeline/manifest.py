@@ -64,12 +64,15 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
+    """`pipeline` is a name of chance for the life of a directory, so that files of two never have the same name.
+
+    `spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
 
     `arrived` says when (microseconds) batches came whose units still wait.
     """
 
     batch: int = 0
+    pipeline: str = ""
     spark_batch: int = -1
     statements: int = 0
     started: int = 0
@@ -87,6 +90,7 @@ class Manifest:
         return {
             "version": VERSION,
             "batch": self.batch,
+            "pipeline": self.pipeline,
             "spark_batch": self.spark_batch,
             "statements": self.statements,
             "started_us": self.started,
@@ -101,6 +105,7 @@ class Manifest:
     def from_json(cls, saved: dict[str, Any]) -> Manifest:
         return cls(
             saved["batch"],
+            saved["pipeline"],
             saved["spark_batch"],
             saved["statements"],
             saved["started_us"],

@@ -230,6 +230,11 @@ class Pipeline:
         return self._spark
 
     @property
+    def places(self) -> dict[int, str]:
+        """The executor each slot last worked on."""
+        return dict(self._running().places)
+
+    @property
     def batch(self) -> int:
         """The number of the last committed batch."""
         return self._stepper.manifest.batch if self._stepper else 0

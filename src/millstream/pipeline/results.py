@@ -26,7 +26,7 @@ from millstream.pipeline.manifest import Final, Output
 _ENOUGH = 1 << 17
 _VIEW = 8
 _MANIFEST = "manifest.json"
-_STAGED = re.compile(r"\.\d{8,}-\d{3}-\d+\.[0-9a-f]{10}")
+_STAGED = re.compile(r"\.[0-9a-f]{8}-\d{8,}-\d{3}-\d+\.[0-9a-f]{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class _Open:
 class Writer:
     """The files of one slot in one batch. Names of staged files begin with a dot, so that no reader takes them up."""
 
-    def __init__(self, batch: int, slot: int, token: str) -> None:
-        self._label = f"{batch:08}-{slot:03}"
+    def __init__(self, pipeline: str, batch: int, slot: int, token: str) -> None:
+        self._label = f"{pipeline}-{batch:08}-{slot:03}"
         self._token = token
         self._open: dict[tuple[Target, ...], _Open] = {}
 
