@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.compile import compile_script
-from millstream.errors import MillstreamError, QueryFailed, ScriptError
+from millstream.errors import PipelineFailed, QueryFailed, ScriptError
 from millstream.model.functions import Function
 from millstream.model.stream import check_name
 from millstream.pipeline.arrivals import arrived
@@ -33,10 +33,6 @@ from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
 
 _MOST_SLOTS = 64
-
-
-class PipelineFailed(MillstreamError):
-    """Spark could not finish a batch. Nothing of it counts; a restart goes on from the batch before."""
 
 
 class QueryHandle:
@@ -197,11 +193,16 @@ class Pipeline:
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._query is not None and self._query.isActive:
             if self._stopping.wait(0.1):
-                return True
+                break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-        self._raise_error()
+        with self._step_lock:  # the batch at hand is done
+            self._raise_error()
         return True
+
+    def ask_to_stop(self) -> None:
+        """From any thread: `wait` and `drain` return as soon as the batch at hand is done."""
+        self._stopping.set()
 
     def stop(self) -> None:
         """Finishes the batch at hand, then stops. Everything committed stays."""
@@ -388,15 +389,19 @@ class Pipeline:
     def _await_spark(self) -> None:
         if self._query is None:
             return
-        while self._query.isActive and not self._stopping.is_set():
-            self._query.awaitTermination(1)
+        with suppress(PySparkException):  # said better below
+            while self._query.isActive and not self._stopping.is_set():
+                self._query.awaitTermination(1)
         self._raise_error()
 
     def _raise_error(self) -> None:
         if self._error is not None and not isinstance(self._error, PySparkException):
             raise self._error
-        broken = self._error or (self._query.exception() if self._query is not None else None)
-        if broken is not None and not self._stopping.is_set():
+        broken: BaseException | None = self._error
+        if broken is None and self._query is not None and not self._stopping.is_set():
+            # A batch that Spark begins while the pipeline stops is refused, which is no failure.
+            broken = self._query.exception()
+        if broken is not None:
             raise PipelineFailed(_first_cause(str(broken))) from None
 
     def _script(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from millstream.model.interval import Interval
-from millstream.pipeline.step import Done
+
+if TYPE_CHECKING:
+    from millstream.pipeline.step import Done
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot."""
+    """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
+
+    `committed` is the time of the commit in seconds since 1970.
+    """
 
     batch: int
     rows_in: Mapping[str, int]
@@ -44,6 +49,7 @@ class BatchProgress:
     deferred: int
     seconds: float
     split: Mapping[str, float]
+    committed: float
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -74,6 +80,7 @@ def progress(done: Done) -> BatchProgress:
         sum(report.deferred for report in done.reports),
         done.published - done.began,
         split,
+        done.committed,
     )
 
 

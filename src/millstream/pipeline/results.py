@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from millstream.engine.arrow import arrow_type
@@ -198,15 +197,31 @@ def shared_folders(folder: str) -> list[str]:
 
 def read_results(target: Target, query: Query) -> pa.Table:
     """The committed rows of a query, wherever they lie."""
+    import pyarrow.dataset as ds  # brings pandas, which only reading needs
+
     schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
-    own = Files.at(target.folder)
-    paths = [own.path(name) for name in own.names() if name.startswith(f"{query.name}-")]
-    for common in shared_folders(f"{target.common.rsplit('/', 1)[0]}/{query.name}"):
-        files = Files.at(f"{target.common}/{common}")
-        paths += [files.path(name) for name in files.names() if not name.startswith(".")]
+    paths = result_files(target)
     if not paths:
         return schema.empty_table()
-    return ds.dataset(paths, schema=schema, filesystem=own.system).to_table()
+    return ds.dataset(paths, schema=schema, filesystem=Files.at(target.folder).system).to_table()
+
+
+def count_results(target: Target, most: int) -> int | None:
+    """How many rows a query has given, by what its files say of themselves; None where there are more than `most`."""
+    paths, system = result_files(target), Files.at(target.folder).system
+    if len(paths) > most:
+        return None
+    return sum(int(pq.read_metadata(path, filesystem=system).num_rows) for path in paths)
+
+
+def result_files(target: Target) -> list[str]:
+    """The committed files of a query: its own, and those it shares."""
+    own = Files.at(target.folder)
+    paths = [own.path(name) for name in own.names() if name.startswith(f"{target.name}-")]
+    for common in shared_folders(f"{target.common.rsplit('/', 1)[0]}/{target.name}"):
+        files = Files.at(f"{target.common}/{common}")
+        paths += [files.path(name) for name in files.names() if not name.startswith(".")]
+    return paths
 
 
 def sweep_staged(folders: Iterable[str]) -> None:
