@@ -38,6 +38,7 @@ def batch(
         {"chain 1": tuple(SliceState(Interval(lo, hi), rows + hi // SECOND) for lo, hi in pairwise(cuts))},
         {"T": 12.5, "H": 400.0},
         deferred,
+        deferred > 5,
         0.5,
         {"read": 0.04, "restore": 0.01, "join": 0.2, "write": 0.05, "commit": 0.05, "spark": 0.15},
         NOON + number,

@@ -82,6 +82,11 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def deferred(self) -> int:
+        """How many units wait."""
+        return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
+
     def segment_names(self) -> set[str]:
         """Everything in `segments/` this batch needs."""
         return {name for slot in self.slots.values() for chain in slot.chains.values() for name in chain.names()}

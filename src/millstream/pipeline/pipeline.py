@@ -33,6 +33,7 @@ from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
 
 _MOST_SLOTS = 64
+_BREATH = 0.02
 
 
 class QueryHandle:
@@ -310,12 +311,23 @@ class Pipeline:
             if spark_batch <= self._running().manifest.spark_batch:
                 return
             try:
+                self._catch_up()
                 self._step(rows, spark_batch)
             except BaseException as error:
                 self._error = error
                 raise
 
-    def _step(self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False) -> None:
+    def _catch_up(self) -> None:
+        """Reads no further while more units wait than the backlog may hold."""
+        limit = self._controlled().planned().script.settings.backlog
+        while limit and self._running().manifest.deferred > limit:
+            if self._stopping.is_set():
+                raise RuntimeError("stopping")
+            self._step(None, None, held_back=True)
+
+    def _step(
+        self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False, held_back: bool = False
+    ) -> None:
         control, stepper = self._controlled(), self._running()
         if control.change(stepper.manifest.batch + 1):
             self._use()
@@ -337,7 +349,7 @@ class Pipeline:
                 self._fail(failure)
         self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
         self._hand_over(done.manifest.batch, done.manifest.outputs)
-        self._on_batch(progress(done))
+        self._on_batch(progress(done, held_back=held_back))
 
     def _hand_over(self, batch: int, outputs: Any) -> None:
         """To sinks outside our files; a query whose sink raises ends with the next batch."""
@@ -363,8 +375,10 @@ class Pipeline:
     def _heartbeats(self) -> None:
         """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
         interval = self._controlled().planned().script.settings.heartbeat / 1e6
-        while not self._stopping.wait(min(max(interval, 0.05), 0.5)):
-            quiet = time.monotonic() - self._last_step >= interval
+        pause = min(max(interval, 0.05), 0.5)
+        while not self._stopping.wait(_BREATH if self._running().manifest.deferred else pause):
+            # Work that waits needs no pause; to take a breath lets a batch with rows go first.
+            quiet = time.monotonic() - self._last_step >= interval or self._running().manifest.deferred
             if not quiet or not self._has_work() or not self._step_lock.acquire(timeout=0.05):
                 continue
             try:
@@ -380,7 +394,7 @@ class Pipeline:
 
     def _has_work(self) -> bool:
         control, stepper = self._controlled(), self._running()
-        if any(chain.ledger for slot in stepper.manifest.slots.values() for chain in slot.chains.values()):
+        if stepper.manifest.deferred:
             return True
         if stepper.manifest.batch and stepper.watermarks(control.planned(), _now()) != self._last_watermarks:
             return True

@@ -35,7 +35,7 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
-    `committed` is the time of the commit in seconds since 1970.
+    `held_back` says that new rows had to wait for it, `committed` is the time of the commit in seconds since 1970.
     """
 
     batch: int
@@ -47,6 +47,7 @@ class BatchProgress:
     slices: Mapping[str, tuple[SliceState, ...]]
     lag_seconds: Mapping[str, float]
     deferred: int
+    held_back: bool
     seconds: float
     split: Mapping[str, float]
     committed: float
@@ -60,7 +61,7 @@ class BatchProgress:
         return shown
 
 
-def progress(done: Done) -> BatchProgress:
+def progress(done: Done, *, held_back: bool = False) -> BatchProgress:
     slowest = max(done.reports, key=lambda report: sum(report.seconds.values()))
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
@@ -78,6 +79,7 @@ def progress(done: Done) -> BatchProgress:
         _slices(done),
         {stream: done.committed - clock.greatest / 1e6 for stream, clock in clocks.items()},
         sum(report.deferred for report in done.reports),
+        held_back,
         done.published - done.began,
         split,
         done.committed,
