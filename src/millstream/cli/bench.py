@@ -5,7 +5,9 @@ The lab is loaded only when one of these commands runs: it needs packages that t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -50,6 +52,21 @@ def scaling(most: int) -> None:
     _show(bench_engine.scaling(most))
 
 
+@bench.command()
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--stores", default="memory,rocksdb", show_default=True, help="State stores of the native joins.")
+@click.option("--skip", default="", help="Peers to leave out: separate, filtered, one.")
+@click.option("--place", type=click.Path(path_type=Path), help="A folder to work in; needs up to 10 GB.")
+def peers(seconds: int, batches: int, stores: str, skip: str, place: Path | None) -> None:
+    """Seven windows as native Spark joins and on Millstream, with a check of every row."""
+    from millstream.lab import bench_peers
+
+    kept = [_one_of(name, bench_peers.STORES, "store") for name in _names(stores)]
+    left = [_one_of(name, bench_peers.KINDS, "peer") for name in _names(skip)]
+    _show(bench_peers.report(seconds, batches, kept, left, place, _tell))
+
+
 @bench.group()
 def paper() -> None:
     """The papers' experiments, one command each."""
@@ -69,4 +86,21 @@ def state_slice(figure: str | None) -> None:
 
 def _show(lines: Iterable[str]) -> None:
     for line in lines:
+        _tell("")
         click.echo(line)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _one_of(name: str, known: Iterable[str], what: str) -> str:
+    if name not in known:
+        raise click.UsageError(f'no {what} "{name}"; there are {", ".join(known)}')
+    return name
+
+
+def _tell(text: str) -> None:
+    """What goes on, where someone watches."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", err=True, nl=False)
