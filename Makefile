@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz golden clean
+.PHONY: demo test lint bench fuzz crash golden clean
 
 demo: $(READY)
 	@$(BIN)/millstream demo
@@ -27,6 +27,10 @@ bench: $(READY)
 # The oracle tests on ever new random cases, until you stop them.
 fuzz: $(READY)
 	$(BIN)/pytest tests/engine/test_oracle.py tests/engine/test_live_change.py --hypothesis-profile=fuzz
+
+# Kills real processes 25 times over one run and compares what is committed with DuckDB.
+crash: $(READY)
+	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/test_crash.py
 
 # Rewrites the golden files from what the code prints now; read the difference before you commit it.
 golden: $(READY)

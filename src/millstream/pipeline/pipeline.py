@@ -222,6 +222,18 @@ class Pipeline:
         self.stop()
 
     @property
+    def spark(self) -> SparkSession:
+        """The session it runs in, where views of `format = 'memory'` are."""
+        if self._spark is None:
+            raise RuntimeError("the pipeline has not been started")
+        return self._spark
+
+    @property
+    def places(self) -> dict[int, str]:
+        """The executor each slot last worked on."""
+        return dict(self._running().places)
+
+    @property
     def batch(self) -> int:
         """The number of the last committed batch."""
         return self._stepper.manifest.batch if self._stepper else 0
@@ -238,8 +250,8 @@ class Pipeline:
             control = Control(
                 self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
             )
+            declared = control.check(self._script())
             self._spark = session_for(self._spark or make_session(self.name))
-            declared = control.compile(self._script()).script
             streams = [
                 replace(stream, options=self._elsewhere.get(stream.name, stream.options)) for stream in declared.streams
             ]
@@ -322,7 +334,7 @@ class Pipeline:
             try:
                 app = self.directory.place
                 if control.sinks.external or control.sinks.callbacks:
-                    deliver(self._spark_session(), batch, outputs, control.queries(), control.sinks, app)
+                    deliver(self.spark, batch, outputs, control.queries(), control.sinks, app)
                 return
             except QueryFailed as failure:
                 self._fail(failure)
@@ -394,11 +406,6 @@ class Pipeline:
         if self._stepper is None:
             raise RuntimeError("the pipeline has not been started")
         return self._stepper
-
-    def _spark_session(self) -> SparkSession:
-        if self._spark is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._spark
 
 
 def _now() -> int:

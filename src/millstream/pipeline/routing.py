@@ -72,7 +72,7 @@ class Routing:
         return cls(streams, tuple(routes), ways)
 
     def routed(self, rows: DataFrame, table: Sequence[int], functions: Mapping[str, Function]) -> DataFrame:
-        """The rows of a batch in the slots that will work on them, one partition a slot."""
+        """The rows of a batch, each with the slot that will work on it."""
         if any(route.hashed is None for route in self.routes):
             sent = _computed(rows, self.routes, functions)
         elif len({route.stream for route in self.routes}) < len(self.routes):
@@ -83,7 +83,7 @@ class Routing:
             sent = sent.filter(F.col(ROUTE).isNotNull())
         group = F.shiftrightunsigned(CODE, 64 - GROUP_BITS).cast("int")
         slot = F.array(*(F.lit(slot) for slot in table))[group]
-        return sent.withColumn(SLOT, slot).repartitionById(max(table) + 1, SLOT).drop(SLOT, STREAM)
+        return sent.withColumn(SLOT, slot).drop(STREAM)
 
     def _by_stream(self, value: Callable[[int], Column]) -> Column:
         return _cases([(route.stream, value(number)) for number, route in enumerate(self.routes)])

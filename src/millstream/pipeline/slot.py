@@ -6,7 +6,9 @@ the one the manifest names has missed a batch and is restored from the saved cha
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -80,8 +82,14 @@ class Report:
     deferred: int = 0
     group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""
     failed: tuple[str, ...] = ()
     error: str = ""
+
+
+def place() -> str:
+    """The executor this worker belongs to: its machine, and the daemon that started the worker."""
+    return f"{socket.gethostname()} {os.getppid()}"
 
 
 class SlotStore(FileStore):
@@ -129,7 +137,7 @@ def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Repo
     try:
         report, cached = _run(order, slot, token, batches, cached)
     except QueryFailed as failure:
-        return Report(slot, token, {}, failed=failure.queries, error=failure.cause)
+        return Report(slot, token, {}, place=place(), failed=failure.queries, error=failure.cause)
     _SHARDS[key] = cached
     if len(_SHARDS) > _MOST:
         del _SHARDS[next(iter(_SHARDS))]
@@ -204,6 +212,7 @@ def _run(
         shard.deferred,
         tuple(groups.tolist()),
         clock.spent,
+        place(),
     )
     shard.late = []
     return report, cached
@@ -258,6 +267,8 @@ def _read(
     parts: dict[int, list[pa.RecordBatch]] = {}
     unusable: list[Late] = []
     for some in batches:
+        if not some.num_rows:
+            continue
         routes = np.asarray(some.column(ROUTE))
         for number in np.unique(routes).tolist():
             own = (

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -91,9 +92,7 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
     try:
         frame = reader.load()
         _check_files(spark, stream, kind, lower)
-    except AnalysisException as error:
-        raise _refused(stream, error) from None
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise _refused(stream, error) from None
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
@@ -143,9 +142,7 @@ def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mappin
     for field in declared.fields:  # type: ignore[attr-defined]
         kind_found = have.get(field.name.lower())
         if kind_found is None or not _fits(kind_found, field.dataType):
-            shown = (
-                "is not in the files" if kind_found is None else f"is {kind_found.simpleString().upper()} in the files"
-            )
+            shown = "not in the files" if kind_found is None else f"{kind_found.simpleString().upper()} in the files"
             raise ScriptError(
                 f"{stream.name}.{field.name} is {shown}",
                 f"it is declared as {field.dataType.simpleString().upper()}, and the files in '{options['path']}' have "
@@ -167,8 +164,9 @@ def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
     return one == other or isinstance(found, spark_types.StructType | spark_types.ArrayType | spark_types.MapType)
 
 
-def _refused(stream: Stream, error: PySparkException) -> ScriptError:
-    first = str(error).split("\n", 1)[0]
+def _refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
+    said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    first = str(said).split("\n", 1)[0]
     return ScriptError(
         f"Spark cannot read stream {stream.name}: {first}",
         "format and options go to spark.readStream as they are",

@@ -9,11 +9,10 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +25,7 @@ from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
+from millstream.pipeline.placement import Placement
 from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import GROUPS, Routing
 from millstream.pipeline.slot import Order, Report, Work, run_slot
@@ -60,8 +60,10 @@ class Stepper:
         found = manifests.latest(directory.files.below("manifest"))
         self.manifest = found or Manifest(started=now, routing=_spread(slots))
         self._publisher = Publisher(f"{directory.place}/results")
+        self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
         self._packed = b""
+        self.places: dict[int, str] = {}
 
     @property
     def slots(self) -> int:
@@ -109,6 +111,8 @@ class Stepper:
         if failed:
             names = {name for report in failed for name in report.failed}
             raise QueryFailed(names, failed[0].error)
+        self.places = {report.slot: report.place for report in reports}
+        self._placement.balance(self.places)
         worked = time.time()
         after = Manifest(
             batch,
@@ -142,20 +146,16 @@ class Stepper:
     def _run(self, order: Order, rows: DataFrame | None) -> list[Report]:
         if self._work is None:
             raise RuntimeError("no plan is in use")
-        slots, packed = self.slots, pickle.dumps(order, protocol=pickle.HIGHEST_PROTOCOL)
+        routing, packed = self._work.routing, pickle.dumps(order, protocol=pickle.HIGHEST_PROTOCOL)
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            slot = context.partitionId() if context else 0
-            report = run_slot(pickle.loads(packed), slot, batches)  # noqa: S301
-            yield pa.RecordBatch.from_pydict({"report": [pickle.dumps(report, protocol=pickle.HIGHEST_PROTOCOL)]})
+        def run(slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
+            return run_slot(pickle.loads(packed), slot, batches)  # noqa: S301
 
-        if rows is None or not self._work.routing.routes:
-            routed = self._spark.range(0, slots, 1, slots).filter("id < 0")
+        if rows is not None and routing.routes:
+            routed = routing.routed(rows, self.manifest.routing, self._functions)
         else:
-            routed = self._work.routing.routed(rows, self.manifest.routing, self._functions)
-        found = routed.mapInArrow(run, "report BINARY").collect()
-        return sorted((pickle.loads(row.report) for row in found), key=lambda report: int(report.slot))  # noqa: S301
+            routed = None
+        return self._placement.run(routed, run)
 
 
 def _pickled(work: Work) -> bytes:
