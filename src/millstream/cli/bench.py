@@ -67,6 +67,50 @@ def peers(seconds: int, batches: int, stores: str, skip: str, place: Path | None
     _show(bench_peers.report(seconds, batches, kept, left, place, _tell))
 
 
+_PLACE = click.option("--place", type=click.Path(path_type=Path), help="A folder to work in.")
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--rounds", type=int, default=3, show_default=True, help="Turns each takes.")
+@_PLACE
+def fifty(seconds: int, batches: int, rounds: int, place: Path | None) -> None:
+    """Fifty queries, each with a window and a rare condition of its own, against the widest alone."""
+    from millstream.lab import bench_queries
+
+    _show(bench_queries.fifty(seconds, batches, rounds=rounds, place=place, tell=_tell))
+
+
+@bench.command()
+@click.option("--count", type=int, default=100, show_default=True, help="Queries that come and go.")
+@_PLACE
+def churn(count: int, place: Path | None) -> None:
+    """A hundred queries added and dropped while the pipeline runs, with a check of every row."""
+    from millstream.lab import bench_queries
+
+    _show(bench_queries.churn(count=count, place=place, tell=_tell))
+
+
+@bench.command()
+@_PLACE
+def overhead(place: Path | None) -> None:
+    """What a batch costs that has next to nothing in it, part by part."""
+    from millstream.lab import bench_overhead
+
+    _show(bench_overhead.report(place=place))
+
+
+@bench.command()
+@click.option("--rows", type=int, default=1_000_000, show_default=True, help="Rows of state when it is killed.")
+@_PLACE
+def recovery(rows: int, place: Path | None) -> None:
+    """Seconds from the start of a process to its first commit, after kill -9."""
+    from millstream.lab import bench_recovery
+
+    _show(bench_recovery.report(rows, place, _tell))
+
+
 @bench.group()
 def paper() -> None:
     """The papers' experiments, one command each."""

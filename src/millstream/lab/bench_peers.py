@@ -18,7 +18,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millstream.lab.bench_kernel import UNIFORM
-from millstream.lab.native_joins import STORES, NativeJoins, Ran, settings
+from millstream.lab.native_joins import STORES as STORES
+from millstream.lab.native_joins import NativeJoins, Ran, settings
 from millstream.lab.sensor_files import Answer, SensorFiles, answer, windows_script
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress
@@ -197,7 +198,7 @@ def _table(found: Mapping[Contest, Outcome]) -> Iterator[str]:
         yield f"{contest.label:44} {drawn} {outcome.seconds / ours.seconds:.1f}x{goal}"
     low, high = (pick(run.seconds for run in ours.runs) for pick in (min, max))
     yield ""
-    yield f"Millstream's two runs took {low:.1f} and {high:.1f} s. State of RocksDB is its memory and its files together."
+    yield f"Millstream's two runs took {low:.1f} and {high:.1f} s. RocksDB: memory and files together."
     seven = found.get(Contest("separate", "memory"))
     if seven:
         share = bytes_of_ours / max(run.state_bytes for run in seven.runs)

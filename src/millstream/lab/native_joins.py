@@ -1,4 +1,4 @@
-"""The same queries as a Spark user writes them today: native stream-stream joins, with the settings that suit them best."""
+"""The same queries as a Spark user writes them today: native stream-stream joins, with settings that suit them."""
 
 from __future__ import annotations
 
