@@ -50,7 +50,7 @@ class Placement:
         if rows is None:
             sent = self._spark.range(0, self._slots, 1, self._slots)
         else:
-            sent = rows.repartitionById(self._slots, SLOT).drop(SLOT)
+            sent = rows.repartitionById(self._slots, SLOT)
         return [row.report for row in sent.mapInArrow(run, _SCHEMA).collect()]
 
     def _on_cluster(self, rows: DataFrame | None, work: Run) -> list[bytes]:

@@ -48,7 +48,7 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
 
 
 def struct_type(stream: Stream) -> str:
-    fields = ", ".join(f"{_quoted(column.name)}: {column.type}" for column in stream.columns)
+    fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in stream.columns)
     return f"STRUCT<{fields}>"
 
 
@@ -69,7 +69,7 @@ def _struct(frame: DataFrame, stream: Stream) -> Column:
                 "Declare the stream with these columns.",
                 Where(),
             )
-        columns.append(F.col(_quoted(found)).cast(str(column.type)).alias(column.name))
+        columns.append(F.col(quoted(found)).cast(str(column.type)).alias(column.name))
     return F.struct(*columns)
 
 
@@ -84,7 +84,7 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
             reader = reader.option(name, value)
     corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
     if kind in FILE_FORMATS:
-        schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
         reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
         if corrupt:
             reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
@@ -98,7 +98,7 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
     """JSON text in the column `value`, as in Kafka topics."""
-    schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+    schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
     text = F.col("value").cast("string")
     options = {"columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
@@ -165,5 +165,5 @@ def _type_text(kind: spark_types.DataType) -> str:
     return kind.simpleString().upper()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
