@@ -25,22 +25,20 @@ class _Order(Generic[Name]):
         self._policy = policy
         self.version = policy.version
         self._count = len(works)
-        self._heap = [(policy.key(work), n, name, work) for n, (name, work) in enumerate(works.items())]
-        heapq.heapify(self._heap)
-
-    def __len__(self) -> int:
-        return len(self._heap)
+        self.heap = [(policy.key(work), n, name, work) for n, (name, work) in enumerate(works.items())]
+        heapq.heapify(self.heap)
 
     def push(self, name: Name, work: Work) -> None:
         self._count += 1
-        heapq.heappush(self._heap, (self._policy.key(work), self._count, name, work))
+        heapq.heappush(self.heap, (self._policy.key(work), self._count, name, work))
 
     def first(self, works: Mapping[Name, Work]) -> tuple[Key, Name] | None:
-        while self._heap:
-            key, _, name, work = self._heap[0]
+        heap = self.heap
+        while heap:
+            key, _, name, work = heap[0]
             if works.get(name) is work:
                 return key, name
-            heapq.heappop(self._heap)
+            heapq.heappop(heap)
         return None
 
 
@@ -49,15 +47,18 @@ class Agenda(Generic[Name]):
 
     def __init__(self) -> None:
         self._works: dict[Name, Work] = {}
-        self._orders: dict[int, tuple[Policy, _Order[Name]]] = {}
+        self._orders: dict[Policy, _Order[Name]] = {}
         self._taught: Policy | None = None
 
     def __len__(self) -> int:
         return len(self._works)
 
+    def __getitem__(self, name: Name) -> Work:
+        return self._works[name]
+
     def put(self, name: Name, work: Work) -> None:
         self._works[name] = work
-        for _, order in self._orders.values():
+        for order in self._orders.values():
             order.push(name, work)
 
     def drop(self, name: Name) -> None:
@@ -76,10 +77,10 @@ class Agenda(Generic[Name]):
             policy.learn(plans())
             self._orders.clear()
         in_force = policy.in_force(load)
-        _, order = self._orders.get(id(in_force), (None, None))
-        if order is None or order.version != in_force.version or len(order) > 2 * len(self._works) + _SPARE:
+        order = self._orders.get(in_force)
+        if order is None or order.version != in_force.version or len(order.heap) > 2 * len(self._works) + _SPARE:
             order = _Order(in_force, self._works)
-            self._orders[id(in_force)] = (in_force, order)
+            self._orders[in_force] = order
         found = order.first(self._works)
         if found is None:
             return None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from millstream.engine.agenda import Agenda
-from millstream.engine.path import Path
 from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.work import Policy, Work
@@ -64,10 +63,8 @@ class Ledger:
         self._whole: dict[int, tuple[Interval, ...]] = {}
         self._named: Counter[int] = Counter()
         self._agenda: Agenda[int] = Agenda()
-        self._open: Counter[tuple[int, Interval]] = Counter()
-        self._earliest: dict[Interval, list[tuple[int, int, int]]] = {}
+        self._earliest: dict[Interval, list[tuple[int, int, int, int]]] = {}
         self._changed: set[int] = set()
-        self._paths: dict[int, Path] = {}
         self._sizes: dict[int, int] = {}
         self._drifts = 0
         self._bytes = 0
@@ -97,8 +94,8 @@ class Ledger:
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
         """For each interval with work the earliest time and batch a row of it can have."""
         for interval, waiting in list(self._earliest.items()):
-            while waiting and not self._open[waiting[0][2], interval]:
-                del self._open[heapq.heappop(waiting)[2], interval]
+            while waiting and not self._is_open(waiting[0][2], waiting[0][3]):
+                heapq.heappop(waiting)
             if waiting:
                 yield interval, waiting[0][0], waiting[0][1]
             else:
@@ -119,17 +116,26 @@ class Ledger:
                 self._bytes += self._sizes[number]
             task = Task(probe, interval, tuple(states))
             self._waiting[number].append(task)
-            self._open[number, interval] += 1
-            heapq.heappush(self._earliest.setdefault(interval, []), (task.first, probe.batch, number))
-            self._named.update([*(state.number for state in states), *[number] * len(states)])
+            self._named.update(state.number for state in states)
             self._units += len(states)
             self.now = max(self.now, probe.batch)
             changed.add(number)
+        noted: Iterable[int] = changed
+        if not changed.isdisjoint(self._whole):
+            self._earliest, noted = {}, self._waiting  # places have moved
         for number in changed:
             self._waiting[number].sort(key=lambda task: (task.near, task.far, task.interval.lo))
             self._whole[number] = tuple(task.interval for task in self._waiting[number])
-            self._paths.pop(number, None)
+        for number in noted:
+            done = len(self._whole[number]) - len(self._waiting[number])
+            for place, task in enumerate(self._waiting[number], start=done):
+                entry = (task.first, task.probe.batch, number, place)
+                heapq.heappush(self._earliest.setdefault(task.interval, []), entry)
         self._changed |= changed
+
+    def _is_open(self, number: int, place: int) -> bool:
+        """Whether a probing segment has not yet done its task at this place."""
+        return number in self._waiting and place >= len(self._whole[number]) - len(self._waiting[number])
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
         """Every unit replaced by what a changed plan leaves of it."""
@@ -142,7 +148,7 @@ class Ledger:
         if task is None:
             return None
         number, (state, *others) = task.probe.number, task.states
-        self._done(number, state)
+        self._done(state)
         if others:
             self._waiting[number][0] = Task(task.probe, task.interval, tuple(others))
         else:
@@ -154,16 +160,15 @@ class Ledger:
         task = self._first(policy, paths)
         if task is not None:
             for state in task.states:
-                self._done(task.probe.number, state)
+                self._done(state)
             self._finished(task.probe.number)
         return task
 
     def take_all(self) -> list[Unit]:
         """Everything at once, for a run that will not stop half-way."""
         units = list(self.units())
-        self._waiting, self._whole, self._paths, self._sizes = {}, {}, {}, {}
+        self._waiting, self._whole, self._sizes = {}, {}, {}
         self._named.clear()
-        self._open.clear()
         self._earliest.clear()
         self._agenda.clear()
         self._changed.clear()
@@ -172,12 +177,11 @@ class Ledger:
 
     def segments(self) -> set[int]:
         """Numbers of all segments some unit still needs."""
-        return set(self._named)
+        return self._named.keys() | self._waiting.keys()
 
     def _first(self, policy: Policy, paths: SlicePaths) -> Task | None:
         if paths.drifts != self._drifts:
             self._drifts = paths.drifts
-            self._paths.clear()
             self._agenda.clear()
             self._changed |= self._waiting.keys()
         for number in self._changed:
@@ -189,29 +193,28 @@ class Ledger:
 
     def _work(self, number: int, paths: SlicePaths) -> Work:
         tasks, whole = self._waiting[number], self._whole[number]
-        probe = tasks[0].probe
-        path = self._paths.get(number)
-        if path is None:
-            path = self._paths[number] = paths.path(probe.side, whole, self._sizes[number] / len(probe))
-        return Work(path, len(whole) - len(tasks), len(probe), probe.batch, number)
+        probe, rows = tasks[0].probe, len(tasks[0].probe)
+        path = paths.path(probe.side, whole, self._sizes[number] / rows)
+        return Work(path, len(whole) - len(tasks), rows, probe.batch, number)
 
-    def _done(self, probe: int, state: Segment) -> None:
+    def _done(self, state: Segment) -> None:
         self._units -= 1
-        for number in (probe, state.number):
-            self._named[number] -= 1
-            if not self._named[number]:
-                del self._named[number]
+        left = self._named[state.number] - 1
+        if left:
+            self._named[state.number] = left
+        else:
+            del self._named[state.number]
 
     def _finished(self, number: int) -> None:
         tasks = self._waiting[number]
-        self._open[number, tasks.pop(0).interval] -= 1
+        del tasks[0]
         if not tasks:
             del self._waiting[number], self._whole[number]
-            self._paths.pop(number, None)
             self._bytes -= self._sizes.pop(number)
             self._agenda.drop(number)
-        else:
-            self._changed.add(number)
+        elif number not in self._changed:
+            work = self._agenda[number]
+            self._agenda.put(number, Work(work.path, work.at + 1, work.queue, work.arrived, number))
 
 
 def fused(units: Iterable[Unit]) -> Iterator[Unit]:

@@ -16,7 +16,7 @@ Key = tuple[float, ...]
 """The least key comes first."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Work:
     """Rows that wait at the stage `at` of a path. `arrived` and `number` are when the oldest of them came in."""
 

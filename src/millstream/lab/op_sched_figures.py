@@ -24,10 +24,10 @@ from millstream.lab.show import save_csv, save_lines, verdict
 from millstream.lab.simulator import Given, known
 
 COMPARED = ("path_capacity", "simplified_segment", "chain")
-LOADS = (0.5, 0.7, 0.9)
-"""The share of time that is busy in each phase."""
+LOADS = (0.7, 0.9, 1.05)
+"""How much of the time there is each phase asks for; the last asks for more."""
 _SLOT = 0.25
-_TRIAL_RATE = 60_000.0
+_TRIAL_RATE = 250_000.0
 _MOST = 8_192
 
 
@@ -174,14 +174,14 @@ def _table(title: str, found: dict[str, Series], limit: float) -> Iterator[str]:
         memory = f"{one.most_memory / 1e6:>8.2f} {one.mean_memory / 1e6:>8.2f}"
         yield f"{policy:<20} {1e3 * one.mean_latency:>10.1f} {memory} {one.burstiness:>10.2f}"
     latency = {policy: found[policy].mean_latency for policy in COMPARED}
-    memory_of = {policy: found[policy].most_memory for policy in COMPARED}
+    memory_of = {policy: found[policy].mean_memory for policy in COMPARED}
     bursts = {policy: found[policy].burstiness for policy in COMPARED}
     checks = (
         ("Figure 2: path capacity has the least latency", min(latency, key=latency.__getitem__) == "path_capacity"),
         ("Figure 2: Chain has the most latency", max(latency, key=latency.__getitem__) == "chain"),
         ("Figure 3: Chain's output is the most bursty", max(bursts, key=bursts.__getitem__) == "chain"),
-        ("Figure 4: Chain needs the least memory", min(memory_of, key=memory_of.__getitem__) == "chain"),
-        ("Figure 4: path capacity needs the most", max(memory_of, key=memory_of.__getitem__) == "path_capacity"),
+        ("Figure 4: Chain needs the least memory (mean)", min(memory_of, key=memory_of.__getitem__) == "chain"),
+        ("Figure 4: path capacity needs the most (mean)", max(memory_of, key=memory_of.__getitem__) == "path_capacity"),
         (f"3.4: threshold stays below its limit of {limit / 1e6:.2f} MB", found["threshold"].most_memory < limit),
     )
     for claim, holds in checks:

@@ -13,7 +13,7 @@ from millstream.engine.policies.path_capacity import PathCapacity
 from millstream.engine.policies.simplified_segment import SimplifiedSegment
 from millstream.engine.work import Load, Policy, Work
 
-_RAREST = 64
+_RAREST = 16
 
 
 class Threshold(Policy):
