@@ -130,6 +130,14 @@ def recovery(rows: int, place: Path | None) -> None:
     _show(bench_recovery.report(rows, place, _tell))
 
 
+@bench.command()
+def burst() -> None:
+    """A tenfold burst of 20 s on Spark: how long each window waits under LWO and under Greedy."""
+    from millstream.lab import bench_burst
+
+    _show(bench_burst.report(_tell))
+
+
 @bench.group()
 def paper() -> None:
     """The papers' experiments, one command each."""
