@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints, arrow_type
-from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
+from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
@@ -45,17 +45,28 @@ class Pairs:
     right_rows: Ints
     equal: Mapping[Place, Place]
     _gathered: dict[Place, pa.Array] = field(default_factory=dict)
+    _whole: tuple[Pairs, int] | None = None
+    """Of which pairs these are a stretch, and where it begins."""
 
     def __len__(self) -> int:
         return len(self.left_rows)
 
     def column(self, column: Column) -> pa.Array:
         place = (column.source, column.name)
-        source, name = place = self.equal.get(place, place)
+        return self._column(self.equal.get(place, place))
+
+    def _column(self, place: Place) -> pa.Array:
+        """Gathered once. A stretch takes its part of the whole where others will want the rest of it too."""
         known = self._gathered.get(place)
-        if known is None:
-            segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
-            known = self._gathered[place] = segment.gather(name, rows)
+        if known is not None:
+            return known
+        source, name = place
+        if self._whole is not None:
+            whole, start = self._whole
+            if place in whole._gathered or 2 * len(self) >= len(whole):
+                return whole._column(place).slice(start, len(self))
+        segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
+        known = self._gathered[place] = segment.gather(name, rows)
         return known
 
     def differences(self) -> Ints:
@@ -69,7 +80,8 @@ class Pairs:
         """A view of neighbouring pairs."""
         if start == 0 and stop == len(self.left_rows):
             return self
-        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop], self.equal)
+        left_rows, right_rows = self.left_rows[start:stop], self.right_rows[start:stop]
+        return Pairs(self.left, self.right, left_rows, right_rows, self.equal, _whole=(self, start))
 
 
 class MemberRun:
@@ -80,14 +92,16 @@ class MemberRun:
         self.interval = member.interval
         self.since = since
         self.conditions = {LEFT: member.left, RIGHT: member.right}
-        self._residual = compile_condition(member.residual, functions) if member.residual else None
+        self._residual = compile_filter(member.residual, functions) if member.residual else None
         turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
         outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
         self._kinds = self.schema.types
         self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
         self.takes_all = not (member.left or member.right or member.residual)
-        self.family = (repr(outputs), member.left, member.right, member.residual)
+        # A text, because a text knows its hash.
+        parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
+        self.family = repr(parts)
 
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
@@ -98,8 +112,8 @@ class MemberRun:
             ]
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def residual(self, pairs: Pairs) -> Bools | None:
-        """Which pairs pass the residual predicate; None where there is none."""
+    def residual(self, pairs: Pairs) -> Ints | None:
+        """The positions of the pairs that pass the residual predicate; None where there is none."""
         if self._residual is None or not len(pairs):
             return None
         with blaming([self.name]):
@@ -171,12 +185,13 @@ def serve(
     if cuts:
         order, ends = routed(pairs.differences(), cuts)
         pairs = pairs.at(order)
-    families: dict[object, list[tuple[MemberRun, int, int]]] = {}
+    families: dict[str, list[tuple[MemberRun, int, int]]] = {}
     for member in members:
         first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1
         if first < last and ends[first] < ends[last]:
             families.setdefault(member.family, []).append((member, first, last))
-    for family in families.values():
+    # The widest first: narrower ones find its columns gathered.
+    for family in sorted(families.values(), key=lambda some: min(f for _, f, _ in some) - max(t for _, _, t in some)):
         try:
             yield from _served(pairs, ends, family, conditions)
         except QueryFailed as failure:
@@ -214,10 +229,9 @@ def _kept(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Ints | Non
     if passed is not None and not passed.all():
         kept = np.flatnonzero(passed)
         pairs = pairs.at(kept)
-    left = member.residual(pairs)
-    if left is None or left.all():
+    positions = member.residual(pairs)
+    if positions is None or len(positions) == len(pairs):
         return kept
-    positions = np.flatnonzero(left)
     return positions if kept is None else kept.take(positions)
 
 
