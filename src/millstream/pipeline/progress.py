@@ -98,8 +98,13 @@ def _responses(done: Done) -> dict[str, Response]:
     waits: dict[str, list[tuple[float, int]]] = {}
     for report in done.reports:
         for (query, batch), rows in report.served.items():
-            waits.setdefault(query, []).append((done.committed - done.arrived[batch] / 1e6, rows))
+            waits.setdefault(query, []).append((done.committed - _came(done, batch) / 1e6, rows))
     return {query: _quantiles(some) for query, some in waits.items()}
+
+
+def _came(done: Done, batch: int) -> int:
+    """When a batch came; rows held for their order past a restart count from the batch that lets them out."""
+    return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
 
 def _quantiles(waits: list[tuple[float, int]]) -> Response:
