@@ -9,8 +9,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	@$(BIN)/millstream demo
 
+# Two processes at a time, each with a Spark of its own.
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check src tests
