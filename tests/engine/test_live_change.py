@@ -15,6 +15,7 @@ from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.chain_run import Budget
 from millstream.engine.engine import Engine
+from millstream.model.settings import POLICY_NAMES
 from millstream.plan import Plan
 from millstream.testing import naive
 
@@ -66,9 +67,9 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Rows]], list[set[str]]]:
 @given(
     history=histories(),
     slicing=st.sampled_from(["cpu", "memory"]),
-    policy=st.sampled_from(["lwo", "swf", "greedy"]),
+    policy=st.sampled_from(POLICY_NAMES),
     order=st.sampled_from(["eager", "strict"]),
-    budget=st.sampled_from([None, Budget(units=1), Budget(units=4)]),
+    budget=st.sampled_from([None, Budget(units=1), Budget(units=4), Budget(seconds=0)]),
 )
 def test_adds_and_drops(
     history: tuple[list[dict[str, Rows]], list[set[str]]],
@@ -136,7 +137,7 @@ def test_a_query_within_the_state_of_another_sees_all_pairs_with_a_new_tuple() -
     assert sorted(got) == [("stays", 2, 1), ("wide", 0, 1), ("wide", 2, 1)]
 
 
-@pytest.mark.parametrize("policy", ["lwo", "swf", "greedy"])
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_deferred_units_of_before_never_serve_a_new_query(policy: str) -> None:
     batch = {"A": [{"k": 1, "v": 0, "Ts": START}], "B": [{"k": 1, "v": 1, "Ts": START}]}
     got: list[str] = []

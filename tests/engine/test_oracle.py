@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.chain_run import Budget
+from millstream.model.settings import POLICY_NAMES
 from millstream.testing import naive, run
 
 Rows = list[dict[str, Any]]
@@ -94,10 +95,12 @@ def cases(draw: st.DrawFn) -> Case:
         "slicing": draw(st.sampled_from(["cpu", "memory"])),
         "costs": draw(st.sampled_from(["calibrated", "paper"])),
         "system_overhead": draw(st.sampled_from(["0", "100"])),
-        "policy": draw(st.sampled_from(["lwo", "swf", "greedy"])),
+        "policy": draw(st.sampled_from(POLICY_NAMES)),
+        "fairness": draw(st.sampled_from(["none", "oldest", "dynamic"])),
+        "queue_memory": draw(st.sampled_from(["256", "0.0005"])),
         "order": draw(st.sampled_from(["eager", "strict"])),
     }
-    budget = draw(st.sampled_from([None, Budget(units=1), Budget(units=3)]))
+    budget = draw(st.sampled_from([None, Budget(units=1), Budget(units=3), Budget(seconds=0)]))
     return Case("\n".join(script), rows, chosen, budget)
 
 

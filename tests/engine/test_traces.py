@@ -13,6 +13,7 @@ from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.chain_run import Budget
 from millstream.engine.engine import Engine
+from millstream.model.settings import POLICY_NAMES
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -141,7 +142,7 @@ def test_figure_6_greedy_takes_the_smallest_partial_window() -> None:
     ]
 
 
-@pytest.mark.parametrize("policy", ["lwo", "swf", "greedy"])
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_each_query_gets_the_same_sequence_under_every_policy(policy: str) -> None:
     trace = Trace(policy, (5, 8, 14), lambda _stream, _time: "all")
     trace.arrive("A", 11)

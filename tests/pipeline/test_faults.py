@@ -80,7 +80,7 @@ def test_what_batches_that_never_happened_left_is_swept_away(mill: Callable[...,
     first.pipeline.drain()
     state = tmp_path / "state"
     (state / "segments" / "00000009-000-aaaaaaaaaa-0-1.arrow").write_bytes(b"half")
-    (state / "results" / "q" / ".00000009-000-0.aaaaaaaaaa").write_bytes(b"half")
+    (state / "results" / "q" / ".0123abcd-00000009-000-0.aaaaaaaaaa").write_bytes(b"half")
     (state / "results" / "q" / ".mine").write_bytes(b"a file of the user's own")
     second = mill(SCRIPT)
     second.put(BATCHES[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,25 @@ def test_seven_windows_of_sensors() -> None:
         key = [(column, "ascending") for column in table.column_names if "Reading" in column]
         assert len(table) > 0
         assert found[name].sort_by(key).equals(table.sort_by(key)), name
+
+
+def test_a_backlog_holds_back_reading(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 5 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 60 SECONDS;"
+    script = script.replace("time = 'Ts'", "time = 'Ts', delay = '2 minutes'")
+    batches = [
+        {"A": some_rows(n, 40, n * 9, n * 9 + 30), "B": some_rows(n + 9, 40, n * 9, n * 9 + 30)} for n in range(3)
+    ]
+    limited = {"budget": "1 microsecond", "backlog": "1", "slicing": "memory", "slots": "1"}
+    found = mill(script, settings=limited)
+    for batch in batches:
+        found.put(batch)
+    found.pipeline.drain()
+    seen = list(found.done.queue)
+    assert any(batch.held_back for batch in seen)
+    reading = [number for number, batch in enumerate(seen) if batch.rows_in]
+    for first, second in pairwise(reading):
+        assert seen[second - 1].deferred <= 1, "a batch is read when no more than one unit waits"
+        assert second > first + 1
+    expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})
+    for name in "qr":
+        same(found.results(name), expected[name])

@@ -6,7 +6,7 @@ The lab is loaded only when one of these commands runs: it needs packages that t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -45,11 +45,30 @@ def hot_key(rows: int) -> None:
 
 @bench.command()
 @click.option("--most", type=int, default=10_000_000, show_default=True, help="Rows of the largest window.")
-def scaling(most: int) -> None:
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Also plot it here (needs matplotlib).")
+def scaling(most: int, png: Path | None) -> None:
     """Time per input row as the window grows, at a fixed number of matches."""
     from millstream.lab import bench_engine
 
-    _show(bench_engine.scaling(most))
+    _show(bench_engine.scaling(most, png))
+
+
+@bench.command()
+@click.option("--runnable", type=int, default=1_000, show_default=True, help="Segments that wait to probe.")
+def choosing(runnable: int) -> None:
+    """What share of run time it takes to choose the next unit, by policy."""
+    from millstream.lab import bench_choosing
+
+    _show(bench_choosing.report(runnable))
+
+
+_out = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("bench"),
+    show_default=True,
+    help="Where CSV files and pictures go.",
+)
 
 
 @bench.command()
@@ -124,6 +143,46 @@ def state_slice(figure: str | None) -> None:
 
     figures = {"11": paper_state_slice.figure_11, "19": paper_state_slice.figure_19}
     for number in [figure] if figure else list(figures):
+        _show(figures[number]())
+        click.echo()
+
+
+@paper.command("shared-join")
+@click.option("--figure", type=click.Choice(["3", "5", "7", "8", "9", "10"]), help="One figure; all if left out.")
+@click.option("--tuples", type=int, default=1_000, show_default=True, help="New tuples per run on the engine.")
+@_out
+def shared_join(figure: str | None, tuples: int, out: Path) -> None:
+    """Shared window joins: LWO, SWF and Greedy by the equations and on the engine."""
+    from millstream.lab import paper_shared_join as lab
+
+    _figures(
+        figure,
+        {
+            "3": lab.figure_3,
+            "5": lab.figure_5,
+            "7": lambda: lab.figures_7_and_8(out, tuples),
+            "9": lambda: lab.figure_9(out, tuples),
+            "10": lambda: lab.figure_10(out, tuples),
+        },
+        {"8": "7"},
+    )
+
+
+@paper.command("op-sched")
+@click.option("--figure", type=click.Choice(["2", "3", "4"]), help="One figure; all, and the tables, if left out.")
+@click.option("--seconds", type=float, default=12.0, show_default=True, help="Length of the streams.")
+@_out
+def op_sched(figure: str | None, seconds: float, out: Path) -> None:
+    """Operator scheduling: Tables 1 and 2, and Figures 2 to 4 on 116 operators, real and simulated."""
+    from millstream.lab import op_sched_figures, op_sched_tables
+
+    shown = {"tables": op_sched_tables.report, "2": lambda: op_sched_figures.figures(out, seconds)}
+    _figures(figure, shown, {"3": "2", "4": "2"})
+
+
+def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str]]], same: Mapping[str, str]) -> None:
+    """The one asked for, or all; figures of one experiment come together."""
+    for number in [same.get(figure, figure)] if figure else list(figures):
         _show(figures[number]())
         click.echo()
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import conform, microseconds
 from millstream.engine.chain_run import Budget, ChainRun
 from millstream.engine.files import Files
-from millstream.engine.policies import POLICIES
+from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import SEQUENCE
 from millstream.engine.shard import Late, Shard, Signature
@@ -53,7 +53,8 @@ class Engine:
         hash_bits: int = 64,
         now: int = 0,
     ) -> None:
-        self._strict = (order or plan.script.settings.order) == "strict"
+        settings = plan.script.settings
+        self._strict = (order or settings.order) == "strict"
         self._directory = directory
         self._started = now
         self._batch = 0
@@ -70,7 +71,7 @@ class Engine:
             plan,
             to_each,
             since=self._first_batches(),
-            policy=POLICIES[policy or plan.script.settings.policy],
+            policy=make_policy(policy or settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=self._strict,
             functions=functions,
             store=self._store,
@@ -130,6 +131,11 @@ class Engine:
     @property
     def late(self) -> list[Late]:
         return self._shard.late
+
+    @property
+    def held_rows(self) -> int:
+        """How many rows wait for their turn."""
+        return self._shard.held_rows
 
     def chains(self) -> list[ChainRun]:
         return self._shard.chains()

@@ -61,6 +61,11 @@ class Files:
 
     def write(self, name: str, content: bytes) -> None:
         """The whole file or none of it: readers never see a part."""
+        if not isinstance(self.system, fs.LocalFileSystem | fs.HadoopFileSystem):
+            # Object stores show an object when it is complete, and cannot rename one.
+            with self.system.open_output_stream(self.path(name)) as sink:
+                sink.write(content)
+            return
         partial = f"{name}.partial"
         with self.system.open_output_stream(self.path(partial)) as sink:
             sink.write(content)

@@ -27,39 +27,49 @@ from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
 _FEW, _MANY = 4, 32
+Place = tuple[int, str]
+"""A column by its source, 0 or 1, and its name."""
 
 
 @dataclass(slots=True)
 class Pairs:
-    """Matched rows of a left and a right segment, one of which may be stacked."""
+    """Matched rows of a left and a right segment, one of which may be stacked.
+
+    `equal` names, for a column, the one of the other side that holds the same values: that of the probing rows, which
+    are fewer and at hand.
+    """
 
     left: Segment | Stacked
     right: Segment | Stacked
     left_rows: Ints
     right_rows: Ints
-    _gathered: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
+    equal: Mapping[Place, Place]
+    _gathered: dict[Place, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.left_rows)
 
     def column(self, column: Column) -> pa.Array:
-        known = self._gathered.get((column.source, column.name))
+        place = (column.source, column.name)
+        source, name = place = self.equal.get(place, place)
+        known = self._gathered.get(place)
         if known is None:
-            segment, rows = (self.left, self.left_rows) if column.source == 0 else (self.right, self.right_rows)
-            known = self._gathered[column.source, column.name] = segment.gather(column.name, rows)
+            segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
+            known = self._gathered[place] = segment.gather(name, rows)
         return known
 
     def differences(self) -> Ints:
         return self.right.times.take(self.right_rows) - self.left.times.take(self.left_rows)
 
     def at(self, positions: Ints) -> Pairs:
-        return Pairs(self.left, self.right, self.left_rows.take(positions), self.right_rows.take(positions))
+        left_rows, right_rows = self.left_rows.take(positions), self.right_rows.take(positions)
+        return Pairs(self.left, self.right, left_rows, right_rows, self.equal)
 
     def stretch(self, start: int, stop: int) -> Pairs:
         """A view of neighbouring pairs."""
         if start == 0 and stop == len(self.left_rows):
             return self
-        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop])
+        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop], self.equal)
 
 
 class MemberRun:

@@ -20,7 +20,8 @@ from millstream.engine.pairs import Pairs
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import SEQUENCE, Held
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Policy, Unit
+from millstream.engine.units import Unit
+from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.model.stream import Stream
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
@@ -134,6 +135,11 @@ class Shard:
         """How many units wait."""
         return sum(len(running.chain.ledger) for running in self._running.values())
 
+    @property
+    def held_rows(self) -> int:
+        """How many rows wait for their turn."""
+        return sum(len(held) for running in self._running.values() for held in running.held.values())
+
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
 
@@ -141,7 +147,7 @@ class Shard:
         """Every chain as it stands; `keep` stores rows held for their turn under a name it chooses."""
         found = {}
         for signature, running in self._running.items():
-            held = {name: keep(name, held.saved()) for name, held in running.held.items() if held.rows}
+            held = {name: keep(name, held.saved()) for name, held in running.held.items() if len(held)}
             found[signature] = running.chain.saved(held)
         return found
 

@@ -17,11 +17,14 @@ class Settings:
     costs: str = "calibrated"
     system_overhead: float = 1.0
     policy: str = "greedy"
+    fairness: str = "none"
+    queue_memory: float = 256.0
     order: str = "eager"
     results: str = "own"
     on_error: str = "query"
     slots: int = 0
     budget: int = 0
+    backlog: int = 0
     trigger: int = 0
     heartbeat: int = 1_000_000
 
@@ -31,7 +34,7 @@ class Settings:
         setting = known.get(name.lower())
         if setting is None:
             raise ScriptError(
-                f'no setting "{name}"', f"the settings are {listing(known)}", did_you_mean(name, known, "Use one.")
+                f'no setting "{name}"', f"the settings are {listing(known, 30)}", did_you_mean(name, known, "Use one.")
             )
         changed: dict[str, Any] = {setting.name: setting.check(value)}
         return replace(self, **changed)
@@ -62,11 +65,25 @@ class Setting:
         except ValueError:
             number = -1.0
         whole = self.kind == "count"
-        if isinstance(value, bool) or not 0 <= number <= (10_000 if whole else 1e300) or (whole and number % 1):
-            valid = f"{self.name} is a {'whole number up to 10,000' if whole else 'number'}, zero or more"
+        if isinstance(value, bool) or not 0 <= number <= (1_000_000_000 if whole else 1e300) or (whole and number % 1):
+            valid = f"{self.name} is a {'whole number up to 1,000,000,000' if whole else 'number'}, zero or more"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
         return int(number) if whole else number
 
+
+POLICY_NAMES = (
+    "greedy",
+    "lwo",
+    "swf",
+    "fifo",
+    "round_robin",
+    "chain",
+    "path_capacity",
+    "segment",
+    "simplified_segment",
+    "threshold",
+    "auto",
+)
 
 SETTINGS = (
     Setting("slicing", ("cpu", "memory"), "Merge slices for the least CPU time, or keep them all for the least state."),
@@ -74,12 +91,15 @@ SETTINGS = (
     Setting(
         "system_overhead", (), "C_sys of state-slice 5.2: comparisons per tuple and slice. Used by costs = 'paper'."
     ),
-    Setting("policy", ("greedy", "lwo", "swf"), "Whose work comes first when not all can be done at once."),
+    Setting("policy", POLICY_NAMES, "Whose work comes first when not all can be done at once."),
+    Setting("fairness", ("none", "oldest", "dynamic"), "What keeps work from waiting for ever under the policy."),
+    Setting("queue_memory", (), "Megabytes of waiting rows from which 'threshold' and 'auto' save memory."),
     Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
     Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
     Setting("on_error", ("query", "stop"), "What a function or callback that raises stops: its query, or everything."),
     Setting("slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count"),
     Setting("budget", (), "How long a slot works in one batch before it puts off the rest; 0 is no limit.", "duration"),
+    Setting("backlog", (), "How many put-off units hold back the reading of new rows; 0 is no limit.", "count"),
     Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),
     Setting("heartbeat", (), "How long without new rows until put-off work and changes get a batch.", "duration"),
 )

@@ -68,6 +68,7 @@ class Control:
                 changed = True
             except MillstreamError as error:
                 self.tell(f"not applied: {error}")
+                self.registry.refuse(name, str(error))
             self.registry.take_out(name)
         return changed
 

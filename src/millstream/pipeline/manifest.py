@@ -64,12 +64,15 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
+    """`pipeline` is a name of chance for the life of a directory, so that files of two never have the same name.
+
+    `spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
 
     `arrived` says when (microseconds) batches came whose units still wait.
     """
 
     batch: int = 0
+    pipeline: str = ""
     spark_batch: int = -1
     statements: int = 0
     started: int = 0
@@ -79,6 +82,11 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def deferred(self) -> int:
+        """How many units wait."""
+        return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
+
     def segment_names(self) -> set[str]:
         """Everything in `segments/` this batch needs."""
         return {name for slot in self.slots.values() for chain in slot.chains.values() for name in chain.names()}
@@ -87,6 +95,7 @@ class Manifest:
         return {
             "version": VERSION,
             "batch": self.batch,
+            "pipeline": self.pipeline,
             "spark_batch": self.spark_batch,
             "statements": self.statements,
             "started_us": self.started,
@@ -101,6 +110,7 @@ class Manifest:
     def from_json(cls, saved: dict[str, Any]) -> Manifest:
         return cls(
             saved["batch"],
+            saved["pipeline"],
             saved["spark_batch"],
             saved["statements"],
             saved["started_us"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.compile import compile_script
-from millstream.errors import MillstreamError, QueryFailed, ScriptError
+from millstream.errors import PipelineFailed, QueryFailed, ScriptError
 from millstream.model.functions import Function
 from millstream.model.stream import check_name
+from millstream.pipeline.arrivals import arrived
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.progress import BatchProgress, progress
@@ -32,10 +33,7 @@ from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
 
 _MOST_SLOTS = 64
-
-
-class PipelineFailed(MillstreamError):
-    """Spark could not finish a batch. Nothing of it counts; a restart goes on from the batch before."""
+_BREATH = 0.02
 
 
 class QueryHandle:
@@ -91,6 +89,7 @@ class Pipeline:
         self._step_lock = threading.RLock()
         self._stopping = threading.Event()
         self._error: BaseException | None = None
+        self._started = 0
         self._last_step = 0.0
         self._last_watermarks: Mapping[Any, int] = {}
 
@@ -195,11 +194,16 @@ class Pipeline:
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._query is not None and self._query.isActive:
             if self._stopping.wait(0.1):
-                return True
+                break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-        self._raise_error()
+        with self._step_lock:  # the batch at hand is done
+            self._raise_error()
         return True
+
+    def ask_to_stop(self) -> None:
+        """From any thread: `wait` and `drain` return as soon as the batch at hand is done."""
+        self._stopping.set()
 
     def stop(self) -> None:
         """Finishes the batch at hand, then stops. Everything committed stays."""
@@ -242,6 +246,7 @@ class Pipeline:
         """Everything up to the first batch. If it fails nothing has begun."""
         compile_script(self._script(), functions=self._functions, settings=self._settings)
         self._stopping.clear()
+        self._started = _now()
         self._error = None
         self._owned = ExitStack()
         try:
@@ -306,26 +311,45 @@ class Pipeline:
             if spark_batch <= self._running().manifest.spark_batch:
                 return
             try:
+                self._catch_up()
                 self._step(rows, spark_batch)
             except BaseException as error:
                 self._error = error
                 raise
 
-    def _step(self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False) -> None:
+    def _catch_up(self) -> None:
+        """Reads no further while more units wait than the backlog may hold."""
+        limit = self._controlled().planned().script.settings.backlog
+        while limit and self._running().manifest.deferred > limit:
+            if self._stopping.is_set():
+                raise RuntimeError("stopping")
+            self._step(None, None, held_back=True)
+
+    def _step(
+        self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False, held_back: bool = False
+    ) -> None:
         control, stepper = self._controlled(), self._running()
         if control.change(stepper.manifest.batch + 1):
             self._use()
+        came = now = _now()
+        if spark_batch is not None:
+            came = arrived(self.directory.checkpoint, spark_batch, self._started, now)
         while True:
             try:
                 done = stepper.step(
-                    rows, spark_batch=spark_batch, statements=control.in_force.count, now=_now(), finish=finish
+                    rows,
+                    spark_batch=spark_batch,
+                    statements=control.in_force.count,
+                    now=now,
+                    arrived=came,
+                    finish=finish,
                 )
                 break
             except QueryFailed as failure:
                 self._fail(failure)
         self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
         self._hand_over(done.manifest.batch, done.manifest.outputs)
-        self._on_batch(progress(done))
+        self._on_batch(progress(done, held_back=held_back))
 
     def _hand_over(self, batch: int, outputs: Any) -> None:
         """To sinks outside our files; a query whose sink raises ends with the next batch."""
@@ -351,8 +375,10 @@ class Pipeline:
     def _heartbeats(self) -> None:
         """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
         interval = self._controlled().planned().script.settings.heartbeat / 1e6
-        while not self._stopping.wait(min(max(interval, 0.05), 0.5)):
-            quiet = time.monotonic() - self._last_step >= interval
+        pause = min(max(interval, 0.05), 0.5)
+        while not self._stopping.wait(_BREATH if self._running().manifest.deferred else pause):
+            # Work that waits needs no pause; to take a breath lets a batch with rows go first.
+            quiet = time.monotonic() - self._last_step >= interval or self._running().manifest.deferred
             if not quiet or not self._has_work() or not self._step_lock.acquire(timeout=0.05):
                 continue
             try:
@@ -368,7 +394,7 @@ class Pipeline:
 
     def _has_work(self) -> bool:
         control, stepper = self._controlled(), self._running()
-        if any(chain.ledger for slot in stepper.manifest.slots.values() for chain in slot.chains.values()):
+        if stepper.manifest.deferred:
             return True
         if stepper.manifest.batch and stepper.watermarks(control.planned(), _now()) != self._last_watermarks:
             return True
@@ -377,15 +403,19 @@ class Pipeline:
     def _await_spark(self) -> None:
         if self._query is None:
             return
-        while self._query.isActive and not self._stopping.is_set():
-            self._query.awaitTermination(1)
+        with suppress(PySparkException):  # said better below
+            while self._query.isActive and not self._stopping.is_set():
+                self._query.awaitTermination(1)
         self._raise_error()
 
     def _raise_error(self) -> None:
         if self._error is not None and not isinstance(self._error, PySparkException):
             raise self._error
-        broken = self._error or (self._query.exception() if self._query is not None else None)
-        if broken is not None and not self._stopping.is_set():
+        broken: BaseException | None = self._error
+        if broken is None and self._query is not None and not self._stopping.is_set():
+            # A batch that Spark begins while the pipeline stops is refused, which is no failure.
+            broken = self._query.exception()
+        if broken is not None:
             raise PipelineFailed(_first_cause(str(broken))) from None
 
     def _script(self) -> str:

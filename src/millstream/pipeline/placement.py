@@ -35,16 +35,20 @@ class Placement:
     def run(self, rows: DataFrame | None, work: Run) -> list[Report]:
         """One report of every slot, whether it has rows or not."""
         found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
+        if len(found) < self._slots:
+            # Where Spark sees beforehand that a batch is empty, it runs nothing at all.
+            return self.run(None, work)
         return sorted((pickle.loads(packed) for packed in found), key=lambda report: int(report.slot))  # noqa: S301
 
     def _here(self, rows: DataFrame | None, work: Run) -> list[bytes]:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             slot = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pydict({"report": [_packed(work(slot, batches))]})
+            yield pa.RecordBatch.from_pydict({"report": [_packed(work(slot, batches if has_rows else ()))]})
 
+        has_rows = rows is not None
         if rows is None:
-            sent = self._spark.range(0, self._slots, 1, self._slots).filter("id < 0")
+            sent = self._spark.range(0, self._slots, 1, self._slots)
         else:
             sent = rows.repartitionById(self._slots, SLOT)
         return [row.report for row in sent.mapInArrow(run, _SCHEMA).collect()]

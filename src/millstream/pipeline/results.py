@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from millstream.engine.arrow import arrow_type
@@ -27,7 +26,7 @@ from millstream.pipeline.manifest import Final, Output
 _ENOUGH = 1 << 17
 _VIEW = 8
 _MANIFEST = "manifest.json"
-_STAGED = re.compile(r"\.\d{8,}-\d{3}-\d+\.[0-9a-f]{10}")
+_STAGED = re.compile(r"\.[0-9a-f]{8}-\d{8,}-\d{3}-\d+\.[0-9a-f]{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,8 @@ class _Open:
 class Writer:
     """The files of one slot in one batch. Names of staged files begin with a dot, so that no reader takes them up."""
 
-    def __init__(self, batch: int, slot: int, token: str) -> None:
-        self._label = f"{batch:08}-{slot:03}"
+    def __init__(self, pipeline: str, batch: int, slot: int, token: str) -> None:
+        self._label = f"{pipeline}-{batch:08}-{slot:03}"
         self._token = token
         self._open: dict[tuple[Target, ...], _Open] = {}
 
@@ -198,15 +197,31 @@ def shared_folders(folder: str) -> list[str]:
 
 def read_results(target: Target, query: Query) -> pa.Table:
     """The committed rows of a query, wherever they lie."""
+    import pyarrow.dataset as ds  # brings pandas, which only reading needs
+
     schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
-    own = Files.at(target.folder)
-    paths = [own.path(name) for name in own.names() if name.startswith(f"{query.name}-")]
-    for common in shared_folders(f"{target.common.rsplit('/', 1)[0]}/{query.name}"):
-        files = Files.at(f"{target.common}/{common}")
-        paths += [files.path(name) for name in files.names() if not name.startswith(".")]
+    paths = result_files(target)
     if not paths:
         return schema.empty_table()
-    return ds.dataset(paths, schema=schema, filesystem=own.system).to_table()
+    return ds.dataset(paths, schema=schema, filesystem=Files.at(target.folder).system).to_table()
+
+
+def count_results(target: Target, most: int) -> int | None:
+    """How many rows a query has given, by what its files say of themselves; None where there are more than `most`."""
+    paths, system = result_files(target), Files.at(target.folder).system
+    if len(paths) > most:
+        return None
+    return sum(int(pq.read_metadata(path, filesystem=system).num_rows) for path in paths)
+
+
+def result_files(target: Target) -> list[str]:
+    """The committed files of a query: its own, and those it shares."""
+    own = Files.at(target.folder)
+    paths = [own.path(name) for name in own.names() if name.startswith(f"{target.name}-")]
+    for common in shared_folders(f"{target.common.rsplit('/', 1)[0]}/{target.name}"):
+        files = Files.at(f"{target.common}/{common}")
+        paths += [files.path(name) for name in files.names() if not name.startswith(".")]
+    return paths
 
 
 def sweep_staged(folders: Iterable[str]) -> None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed, ScriptError
 from millstream.model.query import Query
 from millstream.pipeline.manifest import Final, Output
 from millstream.pipeline.results import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Callback = Callable[[int, pa.Table], None]
 """Takes the number of a batch and the rows it gave. It may see a batch again after a crash, under the same number."""
@@ -131,6 +133,8 @@ def _frame(spark: SparkSession, finals: Sequence[Final]) -> DataFrame:
 
 
 def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str, DataFrame], app: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
     options = dict(sink.options)
     if sink.format == "console":
         for name, frame in frames.items():
@@ -160,6 +164,8 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
 
 def _messages(name: str, frame: DataFrame) -> DataFrame:
     """What Kafka takes: `key` and `value` as they are where the query selects them, else all columns as JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     if "value" in frame.columns:
         return frame
     return frame.select(F.lit(name).alias("key"), F.to_json(F.struct("*")).alias("value"))

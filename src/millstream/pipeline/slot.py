@@ -23,7 +23,7 @@ from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.engine.chain_run import Budget
 from millstream.engine.files import Files
 from millstream.engine.intake import CODE
-from millstream.engine.policies import POLICIES
+from millstream.engine.policies import make_policy
 from millstream.engine.release import SEQUENCE
 from millstream.engine.segment import Segment
 from millstream.engine.shard import Late, Shard, Signature
@@ -55,8 +55,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the driver asks of all slots in one batch."""
+    """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory."""
 
+    run: str
     pipeline: str
     place: str
     batch: int
@@ -131,7 +132,7 @@ _SHARDS: dict[tuple[str, int], _Cached] = {}
 
 def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
     """A slot's part of a batch."""
-    key, token = (order.pipeline, slot), uuid.uuid4().hex[:10]
+    key, token = (order.run, slot), uuid.uuid4().hex[:10]
     # Out of the cache while it works: a run that fails half-way must not be taken up again.
     cached = _SHARDS.pop(key, None)
     try:
@@ -149,7 +150,7 @@ def _run(
 ) -> tuple[Report, _Cached]:
     clock = _Stopwatch()
     work = _work(order)
-    writer = Writer(order.batch, slot, token)
+    writer = Writer(order.pipeline, order.batch, slot, token)
     arrived, late, greatest, rows_in = _read(work, order.batch, batches)
     clock.lap("read")
     served: dict[tuple[str, int], int] = {}
@@ -243,7 +244,7 @@ def _brought_up(order: Order, slot: int, work: Work, cached: _Cached | None) -> 
             work.plan,
             lambda *_: None,
             since=work.since,
-            policy=POLICIES[settings.policy],
+            policy=make_policy(settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=settings.order == "strict",
             functions=work.functions,
             store=store,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -19,10 +18,10 @@ from pyspark.sql.column import Column
 
 from millstream.errors import ScriptError, Where
 from millstream.model.stream import Stream
+from millstream.pipeline.preflight import FILE_FORMATS, check_path
 
 STREAM, BAD = "stream", "bad"
 _CORRUPT = "_corrupt_record"
-_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value")
 
@@ -78,13 +77,13 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
     options = dict(stream.options)
     lower = {name.lower(): value for name, value in options.items()}
     kind = lower.get("format", "parquet").lower()
-    _check_path(stream, kind, lower)
+    check_path(stream)
     reader = spark.readStream.format(kind)
     for name, value in options.items():
         if name.lower() not in _OURS:
             reader = reader.option(name, value)
     corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
-    if kind in _WITH_SCHEMA:
+    if kind in FILE_FORMATS:
         schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
         reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
         if corrupt:
@@ -109,24 +108,6 @@ def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
         .withColumn(_CORRUPT, F.coalesce(_CORRUPT, "unread"))
         .drop("unread")
     )
-
-
-def _check_path(stream: Stream, kind: str, options: Mapping[str, str]) -> None:
-    if kind not in _WITH_SCHEMA:
-        return
-    path = options.get("path")
-    if path is None:
-        raise ScriptError(
-            f"stream {stream.name} has no path",
-            f"a stream of {kind} files is read from a folder",
-            "Add path = '...' to WITH.",
-        )
-    if "://" not in path and not any(letter in path for letter in "*?[{") and not Path(path).exists():
-        raise ScriptError(
-            f"stream {stream.name} reads '{path}', which does not exist",
-            "the path is a folder of files, seen from where the command runs",
-            "Make the folder, or correct the path.",
-        )
 
 
 def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str]) -> None:

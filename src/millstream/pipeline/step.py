@@ -56,9 +56,9 @@ class Stepper:
         self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function], now: int
     ) -> None:
         self._spark, self._directory, self._functions = spark, directory, dict(functions)
-        self._pipeline = uuid.uuid4().hex
+        self._run_name = uuid.uuid4().hex
         found = manifests.latest(directory.files.below("manifest"))
-        self.manifest = found or Manifest(started=now, routing=_spread(slots))
+        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], started=now, routing=_spread(slots))
         self._publisher = Publisher(f"{directory.place}/results")
         self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
@@ -87,9 +87,13 @@ class Stepper:
         spark_batch: int | None,
         statements: int,
         now: int,
+        arrived: int,
         finish: bool = False,
     ) -> Done:
-        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does."""
+        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does.
+
+        `now` and `arrived`, when the rows came, are microseconds.
+        """
         if self._work is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
@@ -97,7 +101,8 @@ class Stepper:
         batch = before.batch + 1
         watermarks = self.watermarks(plan, now)
         order = Order(
-            self._pipeline,
+            self._run_name,
+            before.pipeline,
             self._directory.place,
             batch,
             watermarks,
@@ -116,6 +121,7 @@ class Stepper:
         worked = time.time()
         after = Manifest(
             batch,
+            before.pipeline,
             before.spark_batch if spark_batch is None else spark_batch,
             statements,
             before.started,
@@ -123,14 +129,24 @@ class Stepper:
             _clocks(before.clocks, reports, now),
             {report.slot: SlotManifest(report.token, report.chains) for report in reports},
             tuple(output for report in reports for output in report.outputs),
-            _arrived(before.arrived, batch, int(began * 1e6), reports),
+            _arrived(before.arrived, batch, arrived, reports),
         )
         manifests.commit(self._directory.files.below("manifest"), after)
         self.manifest = after
         committed = time.time()
         self._publisher.publish(after.outputs)
         _collect(self._directory.files.below("segments"), before, after)
-        return Done(after, plan, tuple(reports), watermarks, before.arrived, began, worked, committed, time.time())
+        return Done(
+            after,
+            plan,
+            tuple(reports),
+            watermarks,
+            {**before.arrived, batch: arrived},
+            began,
+            worked,
+            committed,
+            time.time(),
+        )
 
     def watermarks(self, plan: Plan, now: int) -> dict[Signature, int]:
         """How far event time has come for every chain, by what batches up to now have shown."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from millstream.engine.units import Task
+from millstream.engine.work import Key, Policy, Work
 
 
-class Greedy:
+class Greedy(Policy):
     name = "greedy"
-    releases_early = True
 
-    def key(self, task: Task) -> tuple[int, ...]:
-        return (task.width, task.probe.batch, task.probe.number)
+    def priority(self, work: Work) -> float:
+        return 1 / max(work.far - work.near, 1)
+
+    def key(self, work: Work) -> Key:
+        return (work.far - work.near, work.arrived, work.number)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from millstream.engine.units import Task
+from millstream.engine.work import Key, Policy, Work
 
 
-class LargestWindowOnly:
+class LargestWindowOnly(Policy):
     name = "lwo"
-    releases_early = True
 
-    def key(self, task: Task) -> tuple[int, ...]:
-        return (task.probe.batch, task.probe.number, task.near)
+    def key(self, work: Work) -> Key:
+        return (work.arrived, work.number, work.near)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from millstream.engine.units import Task
+from millstream.engine.work import Key, Policy, Work
 
 
-class SmallestWindowFirst:
+class SmallestWindowFirst(Policy):
     name = "swf"
     releases_early = False
 
-    def key(self, task: Task) -> tuple[int, ...]:
-        return (task.far, task.probe.batch, task.probe.number)
+    def priority(self, work: Work) -> float:
+        return 1 / max(work.far, 1)
+
+    def key(self, work: Work) -> Key:
+        return (work.far, work.arrived, work.number)

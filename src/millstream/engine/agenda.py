@@ -1,0 +1,87 @@
+"""The agenda: runnable work, in the order of whichever policy asks.
+
+One heap per policy that has been in force. Entries of work that has changed or gone stay where they are until they
+come up, so a choice costs the logarithm of what waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from millstream.engine.path import Path
+from millstream.engine.work import Key, Load, Policy, Work
+
+Name = TypeVar("Name")
+_SPARE = 64
+Plans = Callable[[], Mapping[str, Sequence[Path]]]
+
+
+class _Order(Generic[Name]):
+    """Work by the keys of one policy."""
+
+    def __init__(self, policy: Policy, works: Mapping[Name, Work]) -> None:
+        self._policy = policy
+        self.version = policy.version
+        self._count = len(works)
+        self._heap = [(policy.key(work), n, name, work) for n, (name, work) in enumerate(works.items())]
+        heapq.heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, name: Name, work: Work) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (self._policy.key(work), self._count, name, work))
+
+    def first(self, works: Mapping[Name, Work]) -> tuple[Key, Name] | None:
+        while self._heap:
+            key, _, name, work = self._heap[0]
+            if works.get(name) is work:
+                return key, name
+            heapq.heappop(self._heap)
+        return None
+
+
+class Agenda(Generic[Name]):
+    """Work by name. `put` again when it has changed, `drop` when it is done."""
+
+    def __init__(self) -> None:
+        self._works: dict[Name, Work] = {}
+        self._orders: dict[int, tuple[Policy, _Order[Name]]] = {}
+        self._taught: Policy | None = None
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    def put(self, name: Name, work: Work) -> None:
+        self._works[name] = work
+        for _, order in self._orders.values():
+            order.push(name, work)
+
+    def drop(self, name: Name) -> None:
+        self._works.pop(name, None)
+
+    def clear(self) -> None:
+        """Forgets all work and all orders; policies will be told the plans anew."""
+        self._works.clear()
+        self._orders.clear()
+        self._taught = None
+
+    def choose(self, policy: Policy, load: Load, plans: Plans) -> Name | None:
+        """The name of the first work; it stays until it is dropped or put again."""
+        if self._taught is not policy:
+            self._taught = policy
+            policy.learn(plans())
+            self._orders.clear()
+        in_force = policy.in_force(load)
+        _, order = self._orders.get(id(in_force), (None, None))
+        if order is None or order.version != in_force.version or len(order) > 2 * len(self._works) + _SPARE:
+            order = _Order(in_force, self._works)
+            self._orders[id(in_force)] = (in_force, order)
+        found = order.first(self._works)
+        if found is None:
+            return None
+        in_force.chosen(found[0])
+        return found[1]

@@ -1,0 +1,26 @@
+"""Round robin: every operator or slice with work in turn, none twice before the others once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from millstream.engine.work import Key, Policy, Work
+
+
+class RoundRobin(Policy):
+    """Each piece of work is given the next round in which its stage has no other piece yet."""
+
+    name = "round_robin"
+
+    def __init__(self) -> None:
+        self._round = 0
+        self._next: dict[str, int] = defaultdict(int)
+
+    def key(self, work: Work) -> Key:
+        stage = work.path.names[work.at]
+        turn = max(self._round, self._next[stage])
+        self._next[stage] = turn + 1
+        return (turn, work.arrived, work.number)
+
+    def chosen(self, key: Key) -> None:
+        self._round = int(key[0])

@@ -1,0 +1,65 @@
+"""The slices of a chain as paths of operators, with costs as they are measured.
+
+A probing segment works through its slices from the nearest to the farthest and is gone after the last: its path. A
+slice's cost is the time it has taken per probing row; one that has not run yet is taken to cost as much per
+microsecond of its width as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.engine.path import Path, Stage
+from millstream.engine.statistics import ChainStatistics
+from millstream.model.interval import Interval
+
+_DRIFT = 1.5
+_UNTRIED = 1e-3
+"""Nanoseconds per probing row and microsecond of width, before anything is measured."""
+_Shape = tuple[str, tuple[Interval, ...]]
+
+
+def ages(interval: Interval) -> tuple[int, int]:
+    """The smallest age in an interval of time differences, and the age at which it ends."""
+    return max(interval.lo, 1 - interval.hi, 0), max(interval.hi, 1 - interval.lo)
+
+
+class SlicePaths:
+    """Paths are kept until a cost has drifted by half; `drifts` counts how often they were thrown away."""
+
+    def __init__(self, statistics: ChainStatistics) -> None:
+        self._statistics = statistics
+        self._paths: dict[_Shape, Path] = {}
+        self._used: dict[Interval, float] = {}
+        self.drifts = 0
+
+    def plans(self) -> Mapping[str, Sequence[Path]]:
+        """What a policy is told; every side and reach is a query plan of its own."""
+        return {f"{side} {number}": [path] for number, ((side, _), path) in enumerate(self._paths.items())}
+
+    def refresh(self) -> None:
+        """Called once a batch: throws the paths away when costs are no longer what they were."""
+        for interval, used in self._used.items():
+            cost = self._cost(interval)
+            if not used / _DRIFT <= cost <= used * _DRIFT:
+                self._paths, self._used = {}, {}
+                self.drifts += 1
+                return
+
+    def path(self, side: str, intervals: tuple[Interval, ...], row_bytes: float) -> Path:
+        known = self._paths.get((side, intervals))
+        if known is None:
+            stages = [self._stage(side, interval, row_bytes) for interval in intervals]
+            known = self._paths[side, intervals] = Path(stages)
+        return known
+
+    def _stage(self, side: str, interval: Interval, size: float) -> Stage:
+        cost = self._used[interval] = self._cost(interval)
+        return Stage(f"{side} {interval}", cost, 1.0, size, size, *ages(interval))
+
+    def _cost(self, interval: Interval) -> float:
+        measured = self._statistics.slices.get(interval)
+        if measured is not None and measured.probes:
+            return measured.nanoseconds_per_probe
+        near, far = ages(interval)
+        return _UNTRIED * (far - near)

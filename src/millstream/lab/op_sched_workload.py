@@ -1,0 +1,96 @@
+"""op-sched 5.1: sixteen queries of 116 operators over five self-similar streams, as a graph of real operators.
+
+Four queries select, the others join two to five streams: five have one join, four two, one three and two four. Every
+stream a query reads is selected and projected first; a selection stands on top. Selectivities are spread over 0 to 1,
+few joins have more than one, and the first operators are the fast and selective ones, as the paper observes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.operators.chunk import Chunk
+from millstream.engine.operators.graph import Graph, Node
+from millstream.engine.operators.relational import KEY, TIME, Join, Project, Select
+from millstream.lab.generators import SECOND, self_similar
+
+JOINS = (0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4)
+"""How many joins each query has."""
+STREAMS = ("S1", "S2", "S3", "S4", "S5")
+SHARES = (0.30, 0.25, 0.20, 0.15, 0.10)
+"""Of the whole rate."""
+_COLUMNS = ("a", "b", "c", "d")
+_WINDOW = 0.5
+_TICK = 0.05
+
+
+def graph(seed: int = 1) -> Graph:
+    rng = np.random.default_rng(seed)
+    nodes: list[Node] = []
+    queries: dict[str, str] = {}
+    for number, joins in enumerate(JOINS, start=1):
+        query = f"Q{number}"
+        chosen = rng.permutation(len(STREAMS))[: joins + 1]
+        tops = [_leaf(rng, nodes, f"{query}.{STREAMS[index]}", STREAMS[index], joins) for index in chosen]
+        while len(tops) > 1:
+            name = f"{query}.join{joins - len(tops) + 2}"
+            nodes.append(Node(name, Join(_WINDOW * rng.uniform(0.5, 1.0)), (tops[0], tops[1])))
+            tops = [name, *tops[2:]]
+        if joins:
+            name = f"{query}.top"
+            nodes.append(Node(name, Select("b", float(rng.uniform(0.3, 0.9))), (tops[0],)))
+            tops = [name]
+        queries[query] = tops[0]
+    return Graph(nodes, queries)
+
+
+def _leaf(rng: np.random.Generator, nodes: list[Node], name: str, stream: str, joins: int) -> str:
+    share = float(rng.uniform(0.05, 0.6 if joins else 0.9))
+    nodes.append(Node(f"{name}.select", Select("a", share), (stream,)))
+    nodes.append(Node(f"{name}.project", Project((KEY, "b", "c", TIME), "c"), (f"{name}.select",)))
+    return f"{name}.project"
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Rows of the five streams: `phases` are the mean rates (rows a second, all streams) of equal lengths of time."""
+
+    phases: tuple[float, ...]
+    seconds: float
+    flows: int = 64
+    seed: int = 1
+
+    def chunks(self) -> Iterator[tuple[float, str, Chunk]]:
+        """In the order of arrival, a twentieth of a second at a time."""
+        rng = np.random.default_rng(self.seed)
+        length = self.seconds / len(self.phases)
+        times = {}
+        for stream, share in zip(STREAMS, SHARES, strict=True):
+            parts = [
+                self_similar(rng, rate * share, length, self.flows) + round(n * length * SECOND)
+                for n, rate in enumerate(self.phases)
+            ]
+            times[stream] = np.concatenate(parts)
+        keys = max(round(max(self.phases) * 0.03), 1)
+        number = 0
+        for tick in range(round(self.seconds / _TICK)):
+            end = (tick + 1) * _TICK
+            for stream in STREAMS:
+                first, stop = np.searchsorted(times[stream], (tick * _TICK * SECOND, end * SECOND))
+                if stop > first:
+                    yield end, stream, _chunk(rng, times[stream][first:stop], keys, number)
+                    number += 1
+
+
+def _chunk(rng: np.random.Generator, times: np.ndarray, keys: int, number: int) -> Chunk:
+    count = len(times)
+    columns = [pa.array(rng.integers(0, keys, count)), *(pa.array(rng.random(count)) for _ in _COLUMNS)]
+    rows = pa.RecordBatch.from_arrays(
+        [*columns, pa.array(times).view(pa.timestamp("us"))], names=[KEY, *_COLUMNS, TIME]
+    )
+    seconds = times / SECOND
+    return Chunk(count, rows.nbytes, float(seconds.min()), float(seconds.sum()), number, data=rows)

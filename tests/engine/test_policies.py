@@ -1,0 +1,206 @@
+"""Policies: what each prefers, what they learn, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.engine.agenda import Agenda
+from millstream.engine.path import Path, Stage
+from millstream.engine.policies import FAIRNESS, POLICIES, make_policy
+from millstream.engine.policies.segment import SegmentStrategy
+from millstream.engine.policies.segment_list import SegmentList, partition
+from millstream.engine.policies.threshold import Threshold
+from millstream.engine.work import Policy, Work
+from millstream.model.settings import POLICY_NAMES, SETTINGS
+
+
+class Load:
+    """A load set by hand, which counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.used = 0.0
+        self.asked = 0
+
+    def memory(self) -> float:
+        self.asked += 1
+        return self.used
+
+
+def path(*stages: tuple[float, float]) -> Path:
+    """Stages by cost and selectivity."""
+    return Path([Stage(f"o{n}", cost, share) for n, (cost, share) in enumerate(stages, start=1)])
+
+
+def test_the_language_knows_every_policy_and_every_wrapper() -> None:
+    assert set(POLICY_NAMES) == set(POLICIES)
+    choices = {setting.name: setting.choices for setting in SETTINGS}
+    assert choices["policy"] == POLICY_NAMES
+    assert set(choices["fairness"]) == set(FAIRNESS)
+    for name in POLICY_NAMES:
+        assert make_policy(name).name == name
+
+
+def test_capacities_are_those_of_op_sched() -> None:
+    """Table 1's path of operators 1 and 3: one unit for the first, a fifth of five for the second."""
+    one = path((1, 0.2), (5, 0.8))
+    assert one.capacity == pytest.approx(1 / (1 + 0.2 * 5))
+    assert one.stages[0].release == pytest.approx(0.8)
+    assert one.stages[1].release == pytest.approx(0.2)
+    assert one.released(0, 2) == pytest.approx(0.5)
+    assert one.envelope == ((0, 1), (1, 2))
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.05, 1.5)), min_size=1, max_size=6))
+def test_the_lower_envelope_gets_flatter_and_lies_below_every_operator(stages: list[tuple[float, float]]) -> None:
+    one = path(*stages)
+    slopes = [one.released(start, stop) for start, stop in one.envelope]
+    assert all(a >= b - 1e-9 for a, b in itertools.pairwise(slopes))
+    assert [start for start, _ in one.envelope[1:]] == [stop for _, stop in one.envelope[:-1]]
+    assert one.slopes[0] >= one.stages[0].release - 1e-9
+
+
+def order(policy: Policy, works: Sequence[Work]) -> list[int]:
+    agenda, found = Agenda[int](), []
+    for number, work in enumerate(works):
+        agenda.put(number, work)
+    while (chosen := agenda.choose(policy, Load(), lambda: {"q": [work.path for work in works]})) is not None:
+        found.append(chosen)
+        agenda.drop(chosen)
+    return found
+
+
+def test_what_each_prefers() -> None:
+    fast, slow = path((1, 0.5), (1, 0.5)), path((1, 0.01), (300, 0.5))
+    young_fast, old_slow = Work(fast, 0, 1, 5, 2), Work(slow, 0, 1, 1, 1)
+    assert order(make_policy("fifo"), [young_fast, old_slow]) == [1, 0]
+    assert order(make_policy("path_capacity"), [young_fast, old_slow]) == [0, 1]
+    assert order(make_policy("chain"), [young_fast, old_slow]) == [1, 0], "the selective operator frees more"
+    begun = Work(slow, 1, 1, 9, 3)
+    assert order(make_policy("path_capacity"), [young_fast, old_slow, begun]) == [2, 0, 1]
+    assert order(make_policy("chain"), [young_fast, old_slow, begun]) == [1, 0, 2]
+
+
+def test_windows() -> None:
+    stages = [Stage(f"s{n}", 1, near=near, far=far) for n, (near, far) in enumerate([(0, 50), (50, 80), (80, 200)])]
+    one = Path(stages)
+    works = [Work(one, 2, 1, 1, 1), Work(one, 0, 1, 2, 2), Work(one, 1, 1, 3, 3)]
+    assert order(make_policy("lwo"), works) == [0, 1, 2]
+    assert order(make_policy("swf"), works) == [1, 2, 0]
+    assert order(make_policy("greedy"), works) == [2, 1, 0]
+
+
+def test_round_robin_serves_every_operator_before_one_twice() -> None:
+    a, b = path((1, 1)), Path([Stage("other", 1)])
+    works = [Work(a, 0, 1, 0, n) for n in range(3)] + [Work(b, 0, 1, 9, 9)]
+    assert order(make_policy("round_robin"), works) == [0, 3, 1, 2]
+
+
+@pytest.mark.parametrize("name", POLICY_NAMES)
+@pytest.mark.parametrize("fairness", ["oldest", "dynamic"])
+def test_nobody_starves_under_a_wrapper(name: str, fairness: str) -> None:
+    """One slow old piece of work against fast ones that keep coming."""
+    fast = Path([Stage("fast", 1, 0.1, near=0, far=1)])
+    slow = Path([Stage("slow", 50, 1.0, near=100, far=300)])
+    policy, load, agenda = make_policy(name, fairness, memory=2.0), Load(), Agenda[int]()
+    agenda.put(0, Work(slow, 0, 1, 0, 0))
+    for number in range(1, 3_000):
+        load.now += 1
+        load.used = number % 4
+        agenda.put(number, Work(fast, 0, 1, load.now, number))
+        chosen = agenda.choose(policy, load, lambda: {"q": [fast, slow]})
+        assert chosen is not None
+        if chosen == 0:
+            return
+        agenda.drop(chosen)
+    pytest.fail("never served")
+
+
+def test_without_a_wrapper_a_static_policy_starves_it() -> None:
+    fast, slow = Path([Stage("fast", 1, 0.1)]), Path([Stage("slow", 50)])
+    policy, agenda = make_policy("path_capacity"), Agenda[int]()
+    agenda.put(0, Work(slow, 0, 1, 0, 0))
+    for number in range(1, 500):
+        agenda.put(number, Work(fast, 0, 1, number, number))
+        chosen = agenda.choose(policy, Load(), lambda: {"q": [fast, slow]})
+        assert chosen == number
+        agenda.drop(number)
+
+
+def test_threshold_follows_equation_3_3_and_does_not_flutter() -> None:
+    policy, load = Threshold(100.0), Load()
+    modes = []
+    for used in (0.0, 95.0, 60.0, 95.0, 1.0):
+        load.used = used
+        for _ in range(200):
+            policy.in_force(load)
+        modes.append(policy.saving)
+    mean = policy.mean
+    assert modes == [False, True, True, True, False]
+    assert policy.thresholds == (min(mean, 0.9 * min((100 + mean) / 2, 90)), min((100 + mean) / 2, 90))
+
+
+def test_threshold_looks_seldom_while_there_is_plenty() -> None:
+    policy, plenty, scarce = Threshold(100.0), Load(), Load()
+    for _ in range(1_000):
+        policy.in_force(plenty)
+    scarce.used = 99.0
+    for _ in range(1_000):
+        policy.in_force(scarce)
+    assert plenty.asked < 50 < 900 < scarce.asked
+
+
+def test_priorities_follow_what_is_learned() -> None:
+    """The same operators, measured anew: the agenda is cleared and the policy told."""
+    policy, load, agenda = SegmentStrategy(), Load(), Agenda[str]()
+    before = {"a": Path([Stage("a", 1)]), "b": Path([Stage("b", 2)])}
+    after = {"a": Path([Stage("a", 3)]), "b": Path([Stage("b", 2)])}
+    for paths, wanted in ((before, "a"), (after, "b")):
+        agenda.clear()
+        for name, one in paths.items():
+            agenda.put(name, Work(one, 0, 1, 0, 0))
+        assert agenda.choose(policy, load, lambda paths=paths: {"q": list(paths.values())}) == wanted
+
+
+SEGMENTS = st.sets(st.sampled_from([("a",), ("a", "b"), ("b",), ("a", "b", "c"), ("c",), ("d",), ("c", "d")]))
+
+
+@given(st.dictionaries(st.sampled_from("pqrs"), SEGMENTS), st.sets(st.sampled_from("pqrs")))
+def test_unregistering_leaves_what_the_others_alone_would_have(
+    plans: dict[str, set[tuple[str, ...]]], gone: set[str]
+) -> None:
+    whole, rest = SegmentList(), SegmentList()
+    for query, segments in plans.items():
+        whole.register(query, segments)
+    for query in sorted(gone & plans.keys()):
+        whole.unregister(query)
+    for query in sorted(plans.keys() - gone, reverse=True):
+        rest.register(query, plans[query])
+    assert whole.counts == rest.counts
+
+
+def test_pruning_and_counts() -> None:
+    segments = SegmentList()
+    segments.register("p", [("a", "b")])
+    segments.register("q", [("a",)])
+    assert segments.counts == {("a", "b"): {"a": 2, "b": 1}}
+    segments.register("r", [("a", "b", "c")])
+    assert segments.counts == {("a", "b", "c"): {"a": 3, "b": 2, "c": 1}}
+    segments.unregister("r")
+    segments.unregister("p")
+    assert segments.counts == {("a",): {"a": 1}}
+
+
+def test_construction() -> None:
+    """Releases 0.5, 0.45, 0.9: a factor of 3/4 lets the first two go together, and at most two segments are made."""
+    one = path((1, 0.5), (1, 0.55), (0.5, 0.55))
+    assert partition(one) == [(0, 1), (1, 3)]
+    assert partition(one, 3 / 4, 2) == [(0, 3)]
+    falling = path((1, 0.1), (2, 0.5), (9, 0.5), (30, 0.5))
+    assert partition(falling) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert partition(falling, 3 / 4, 2) == [(0, 1), (1, 4)]
