@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from millstream.engine.files import Files
 
@@ -15,9 +16,15 @@ def arrived(checkpoint: str, spark_batch: int, started: int, began: int) -> int:
 
 
 def _file_times(notes: Files, spark_batch: int) -> list[int]:
-    """Spark's file source notes the files of every batch, one JSON object a line after the version."""
+    """Spark's file source notes the files of every batch, an object a line after the version; other sources do not."""
     for name in (str(spark_batch), f"{spark_batch}.compact"):
         if notes.has(name):
-            entries = [json.loads(line) for line in notes.read(name).decode().splitlines()[1:]]
-            return [entry["timestamp"] * 1_000 for entry in entries if entry["batchId"] == spark_batch]
+            lines = [line for line in notes.read(name).decode(errors="replace").splitlines() if line.startswith("{")]
+            return [time for time in (_time_of(json.loads(line), spark_batch) for line in lines) if time is not None]
     return []
+
+
+def _time_of(entry: dict[str, Any], spark_batch: int) -> int | None:
+    if "path" not in entry or entry.get("batchId") != spark_batch:
+        return None
+    return int(entry["timestamp"]) * 1_000
