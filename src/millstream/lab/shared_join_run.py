@@ -1,7 +1,7 @@
 """shared-join 5: response times of the shared join on the real engine, tuple by tuple, under one policy.
 
 The engine does the join, holds rows back and releases them. The clock goes on with its work, stretched so that LWO is
-busy for a given share of time, and jumps to the next arrival when nothing waits. It goes by the arrivals, units and
+busy for a given share of time, and jumps to the next arrival when nothing waits. It goes by the arrivals, slices and
 pairs the engine has done, at what they cost in CPU time under LWO on this machine, so that the same work takes as long
 under every policy; or by the CPU time itself, which on a machine that others use differs by more than the policies do.
 
@@ -119,10 +119,10 @@ def arrivals(setup: Setup) -> Iterator[Arrival]:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """CPU seconds per arrival, unit and pair."""
+    """CPU seconds per arrival, per slice a tuple has scanned, and per pair."""
 
     arrival: float
-    unit: float
+    scan: float
     pair: float
 
 
@@ -132,7 +132,7 @@ class Run:
     def __init__(self, setup: Setup, policy: str, stretch: float, costs: Costs | None = None) -> None:
         self._stretch, self._costs = stretch, costs
         self._clock, self._mark, self._counted = float(max(setup.windows)), 0.0, 0.0
-        self._fed = 0
+        self._fed = self._scanned = 0
         self.outcome = Outcome({window: Responses() for window in setup.windows})
         self.samples: list[tuple[float, float, float, float]] = []
         self._counting = False
@@ -165,6 +165,7 @@ class Run:
                 self._fed += 1
                 self._pass()
             if self._engine.deferred:
+                self._scanned += 1
                 self._engine.work(Budget(seconds=0))
                 self._look()
             elif self._fed < len(incoming):
@@ -175,10 +176,9 @@ class Run:
         return self.outcome
 
     def done(self) -> tuple[int, int, int]:
-        """Arrivals, units and pairs so far."""
+        """Arrivals, slices scanned and pairs so far."""
         (chain,) = self._engine.chains()
-        slices = chain.statistics.slices.values()
-        return self._fed, sum(one.units for one in slices), sum(one.pairs for one in slices)
+        return self._fed, self._scanned, sum(one.pairs for one in chain.statistics.slices.values())
 
     def _pass(self) -> None:
         """The clock goes on by what has been done since it was last looked at."""
@@ -186,8 +186,8 @@ class Run:
         passed = mark - self._mark
         self.outcome.cpu += passed
         if self._costs is not None:
-            fed, units, pairs = self.done()
-            total = fed * self._costs.arrival + units * self._costs.unit + pairs * self._costs.pair
+            fed, scanned, pairs = self.done()
+            total = fed * self._costs.arrival + scanned * self._costs.scan + pairs * self._costs.pair
             passed, self._counted = total - self._counted, total
         self.outcome.busy += passed
         self._clock += passed * self._stretch
