@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz golden clean
+.PHONY: demo test lint bench fuzz crash golden clean
 
 demo: $(READY)
 	@$(BIN)/millstream demo
 
+# Two processes at a time, each with a Spark of its own.
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check src tests
@@ -27,6 +28,10 @@ bench: $(READY)
 # The oracle tests on ever new random cases, until you stop them.
 fuzz: $(READY)
 	$(BIN)/pytest tests/engine/test_oracle.py tests/engine/test_live_change.py --hypothesis-profile=fuzz
+
+# Kills real processes 25 times over one run and compares what is committed with DuckDB.
+crash: $(READY)
+	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/test_crash.py
 
 # Rewrites the golden files from what the code prints now; read the difference before you commit it.
 golden: $(READY)

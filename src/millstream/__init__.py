@@ -1,6 +1,20 @@
 """Millstream: many window joins over the same streams, run as one shared stream of work on Spark."""
 
+from typing import TYPE_CHECKING, Any
+
 from millstream.model.functions import function
 
-__all__ = ["__version__", "function"]
+if TYPE_CHECKING:
+    from millstream.pipeline import Pipeline
+
+__all__ = ["Pipeline", "__version__", "function"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Spark is loaded by those who use it."""
+    if name == "Pipeline":
+        from millstream.pipeline import Pipeline
+
+        return Pipeline
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

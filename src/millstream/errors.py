@@ -94,6 +94,10 @@ class QueryFailed(MillstreamError):
         return f"query {names}: {self.cause}"
 
 
+class PipelineFailed(MillstreamError):
+    """A batch could not be finished. Nothing of it counts; a restart goes on from the batch before."""
+
+
 class Errors:
     """Collects errors so that a user sees all of a script's at once."""
 

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
@@ -168,3 +168,23 @@ def test_shared_equals_alone_equals_naive_equals_duckdb(
             assert found == isolated
         else:
             same_rows(found, isolated)
+
+
+@settings(
+    max_examples=int(os.environ.get("MILLSTREAM_SPARK_EXAMPLES", "5")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a case would take Spark many minutes
+)
+@given(case=cases(), slots=st.sampled_from(["1", "2", "3"]), results=st.sampled_from(["own", "shared"]))
+def test_the_same_on_spark(
+    case: Case, slots: str, results: str, duck: Callable[..., Rows], same_rows: Callable[[Rows, Rows], None]
+) -> None:
+    everything = {name: [row for batch in parts for row in batch] for name, parts in case.rows.items()}
+    # A budget of a microsecond is spent after one unit, so that every batch leaves the others for later.
+    budget = "0 seconds" if case.budget is None else "1 microsecond"
+    chosen = {**case.settings, "slots": slots, "results": results, "budget": budget}
+    found = run(case.script, case.rows, runner="spark", settings=chosen)
+    for query in compile_script(case.script).script.queries:
+        rows = found[query.name].to_pylist()
+        same_rows(rows, naive(query, everything))
+        same_rows(rows, duck(query, everything))

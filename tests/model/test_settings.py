@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import ScriptError
-from millstream.model import SETTINGS, Settings
+from millstream.model import SETTINGS, Settings, duration
 from millstream.model.settings import Setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_every_setting_has_a_valid_default_and_a_description(setting: Setting) -> None:
     default = getattr(Settings(), setting.name)
-    assert setting.check(default) == default
+    written = duration.text(default) if setting.kind == "duration" else default
+    assert setting.check(written) == default
     assert setting.help.endswith(".")
 
 
@@ -28,6 +29,9 @@ def test_the_table_describes_every_field() -> None:
         ("costs", "paper", "paper"),
         ("system_overhead", "2.5", 2.5),
         ("system_overhead", 0, 0.0),
+        ("budget", "300 ms", 300_000),
+        ("heartbeat", "1 minute 30 seconds", 90_000_000),
+        ("slots", "4", 4),
     ],
 )
 def test_with_value(name: str, value: str | float, expected: str | float) -> None:
@@ -55,4 +59,12 @@ def test_settings_are_not_changed_in_place() -> None:
 )
 def test_wrong_settings_are_refused(name: str, value: str | float, message: str) -> None:
     with pytest.raises(ScriptError, match=message.replace("?", r"\?")):
+        Settings().with_value(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("slots", "2.5"), ("slots", "-1"), ("slots", "many"), ("budget", "-1 second"), ("budget", "3")]
+)
+def test_counts_are_whole_and_times_have_units(name: str, value: str) -> None:
+    with pytest.raises(ScriptError):
         Settings().with_value(name, value)

@@ -5,6 +5,7 @@ The lab is loaded only when one of these commands runs: it needs packages that t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -44,11 +45,12 @@ def hot_key(rows: int) -> None:
 
 @bench.command()
 @click.option("--most", type=int, default=10_000_000, show_default=True, help="Rows of the largest window.")
-def scaling(most: int) -> None:
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Also plot it here (needs matplotlib).")
+def scaling(most: int, png: Path | None) -> None:
     """Time per input row as the window grows, at a fixed number of matches."""
     from millstream.lab import bench_engine
 
-    _show(bench_engine.scaling(most))
+    _show(bench_engine.scaling(most, png))
 
 
 @bench.command()
@@ -67,6 +69,73 @@ _out = click.option(
     show_default=True,
     help="Where CSV files and pictures go.",
 )
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--stores", default="memory,rocksdb", show_default=True, help="State stores of the native joins.")
+@click.option("--skip", default="", help="Peers to leave out: separate, filtered, one.")
+@click.option("--place", type=click.Path(path_type=Path), help="A folder to work in; needs up to 10 GB.")
+def peers(seconds: int, batches: int, stores: str, skip: str, place: Path | None) -> None:
+    """Seven windows as native Spark joins and on Millstream, with a check of every row."""
+    from millstream.lab import bench_peers
+
+    kept = [_one_of(name, bench_peers.STORES, "store") for name in _names(stores)]
+    left = [_one_of(name, bench_peers.KINDS, "peer") for name in _names(skip)]
+    _show(bench_peers.report(seconds, batches, kept, left, place, _tell))
+
+
+_PLACE = click.option("--place", type=click.Path(path_type=Path), help="A folder to work in.")
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--rounds", type=int, default=3, show_default=True, help="Turns each takes.")
+@_PLACE
+def fifty(seconds: int, batches: int, rounds: int, place: Path | None) -> None:
+    """Fifty queries, each with a window and a rare condition of its own, against the widest alone."""
+    from millstream.lab import bench_queries
+
+    _show(bench_queries.fifty(seconds, batches, rounds=rounds, place=place, tell=_tell))
+
+
+@bench.command()
+@click.option("--count", type=int, default=100, show_default=True, help="Queries that come and go.")
+@_PLACE
+def churn(count: int, place: Path | None) -> None:
+    """A hundred queries added and dropped while the pipeline runs, with a check of every row."""
+    from millstream.lab import bench_queries
+
+    _show(bench_queries.churn(count=count, place=place, tell=_tell))
+
+
+@bench.command()
+@_PLACE
+def overhead(place: Path | None) -> None:
+    """What a batch costs that has next to nothing in it, part by part."""
+    from millstream.lab import bench_overhead
+
+    _show(bench_overhead.report(place=place))
+
+
+@bench.command()
+@click.option("--rows", type=int, default=1_000_000, show_default=True, help="Rows of state when it is killed.")
+@_PLACE
+def recovery(rows: int, place: Path | None) -> None:
+    """Seconds from the start of a process to its first commit, after kill -9."""
+    from millstream.lab import bench_recovery
+
+    _show(bench_recovery.report(rows, place, _tell))
+
+
+@bench.command()
+def burst() -> None:
+    """A tenfold burst of 20 s on Spark: how long each window waits under LWO and under Greedy."""
+    from millstream.lab import bench_burst
+
+    _show(bench_burst.report(_tell))
 
 
 @bench.group()
@@ -135,4 +204,21 @@ def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str
 
 def _show(lines: Iterable[str]) -> None:
     for line in lines:
+        _tell("")
         click.echo(line)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _one_of(name: str, known: Iterable[str], what: str) -> str:
+    if name not in known:
+        raise click.UsageError(f'no {what} "{name}"; there are {", ".join(known)}')
+    return name
+
+
+def _tell(text: str) -> None:
+    """What goes on, where someone watches."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{text}", err=True, nl=False)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from importlib import resources
 
 import click
 
 from millstream import __version__
 from millstream.cli.bench import bench
-from millstream.cli.script import ErrorsShown, compile_file, compile_text, script_options
+from millstream.cli.query import query
+from millstream.cli.run import run
+from millstream.cli.script import ErrorsShown, compile_file, script_options
+from millstream.cli.words import counted
 from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
 
@@ -27,7 +29,7 @@ def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> N
     plan = compile_file(file, functions, settings)
     slices = sum(len(chain.slices) for chain in plan.chains)
     counts = ((len(plan.script.streams), "stream"), (len(plan.members), "query"), (len(plan.chains), "chain"))
-    words = [_counted(count, word) for count, word in (*counts, (slices, "slice"))]
+    words = [counted(count, word) for count, word in (*counts, (slices, "slice"))]
     click.echo(f"{file}: ok, {', '.join(words)}")
 
 
@@ -40,10 +42,15 @@ def explain(file: str, functions: tuple[str, ...], settings: tuple[str, ...], st
 
 
 @main.command()
-def demo() -> None:
-    """Explain the shared plan of an example: seven window joins over two sensor streams."""
-    text = resources.files("millstream").joinpath("examples/datacentre.sql").read_text(encoding="utf-8")
-    click.echo(FORMATS["text"](compile_text(text, "datacentre.sql")))
+@click.option("--directory", metavar="DIR", help="Where everything goes.  [default: a new temporary one, which stays]")
+@click.option(
+    "--seconds", type=click.FloatRange(4, 600), default=30, show_default=True, help="How long readings are written."
+)
+def demo(directory: str | None, seconds: float) -> None:
+    """Run an example on Spark: seven window joins over two sensor streams, and one more added half-way."""
+    from millstream.cli.demo import run_demo
+
+    run_demo(directory, seconds)
 
 
 @main.command()
@@ -57,9 +64,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-main.add_command(bench)
-
-
-def _counted(count: int, word: str) -> str:
-    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{count:,} {word if count == 1 else plural}"
+for command in (bench, query, run):
+    main.add_command(command)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from millstream.compile import compile_script
-from millstream.errors import MillstreamError, ScriptError, ScriptErrors, Where
+from millstream.errors import MillstreamError, PipelineFailed, QueryFailed, ScriptError, ScriptErrors, Where
 from millstream.model.functions import Function
 from millstream.plan import Calibration, Plan
 from millstream.plan.calibration import load
@@ -19,7 +20,7 @@ Command = Callable[..., Any]
 
 
 class ErrorsShown(click.Group):
-    """Errors of ours end the command with exit code 2 and their own words, without a traceback."""
+    """Errors end the command with their own words: with exit code 2 for what a user can correct, 1 for what failed."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -27,6 +28,17 @@ class ErrorsShown(click.Group):
         except ScriptError as error:
             click.echo(f"error: {error}", err=True)
             return ctx.exit(2)
+        except (QueryFailed, PipelineFailed) as error:
+            click.echo(f"error: {error}", err=True)
+            return ctx.exit(1)
+
+
+functions_option = click.option(
+    "--functions",
+    multiple=True,
+    metavar="FILE.py",
+    help="A Python file whose @millstream.function the script may call.",
+)
 
 
 def script_options(command: Command) -> Command:
@@ -35,12 +47,7 @@ def script_options(command: Command) -> Command:
         click.option(
             "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override a setting of the script."
         ),
-        click.option(
-            "--functions",
-            multiple=True,
-            metavar="FILE.py",
-            help="A Python file whose @millstream.function the script may call.",
-        ),
+        functions_option,
         click.argument("file", type=click.Path()),
     ):
         command = option(command)
@@ -49,7 +56,7 @@ def script_options(command: Command) -> Command:
 
 def compile_file(file: str, functions: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> Plan:
     """The plan of a file, weighed with what `millstream calibrate` found on this machine, if it ever ran."""
-    return compile_text(_read(file), file, _functions(functions), _settings(settings), load())
+    return compile_text(read_script(file), file, read_functions(functions), read_settings(settings), load())
 
 
 def compile_text(
@@ -58,18 +65,39 @@ def compile_text(
     functions: dict[str, Function] | None = None,
     settings: dict[str, str] | None = None,
     calibration: Calibration | None = None,
+    before: str = "",
 ) -> Plan:
-    """The plan; or all errors, each with the line it is about, and exit code 2."""
+    """The plan; or all errors, each with the line it is about, and exit code 2.
+
+    `before` is text that was valid when it was read: places are counted from its end.
+    """
     try:
-        return compile_script(text, functions=functions, settings=settings, calibration=calibration)
+        return compile_script(before + text, functions=functions, settings=settings, calibration=calibration)
     except ScriptErrors as found:
-        for error in found.errors:
-            # What has no place in the text was said on the command line.
-            click.echo(f"error: {error if error.where.line else error.at(Where(file='--set'))}", err=True)
+        for error in _placed(found.errors, before.count("\n")):
+            click.echo(f"error: {error}", err=True)
             click.echo(_excerpt(text, error.where), err=True, nl=False)
         count = len(found.errors)
         click.echo(f"{name}: {count} error{'s' if count > 1 else ''}, nothing was started", err=True)
         raise click.exceptions.Exit(2) from None
+
+
+def _placed(errors: Iterable[ScriptError], skipped: int) -> Iterator[ScriptError]:
+    """Errors with their lines counted after so many others."""
+    for error in errors:
+        line = error.where.line - skipped
+        if not error.where.line:
+            # What has no place in the text was said on the command line.
+            yield error.at(Where(file="--set"))
+        elif line > 0:
+            yield ScriptError(error.found, error.valid, error.todo, replace(error.where, line=line))
+        else:
+            yield ScriptError(
+                error.found,
+                error.valid,
+                "It is in force already: name the same --functions as the pipeline was started with.",
+                Where(query=error.where.query),
+            )
 
 
 def _excerpt(text: str, where: Where) -> str:
@@ -84,7 +112,7 @@ def _excerpt(text: str, where: Where) -> str:
     return f"{margin}{shown}\n{' ' * (len(margin) - 2)}| {' ' * (where.column - 1 - first)}^\n"
 
 
-def _read(file: str) -> str:
+def read_script(file: str) -> str:
     valid, place = "a script is a UTF-8 text file", Where(file=file)
     try:
         return Path(file).read_bytes().decode("utf-8-sig")
@@ -101,7 +129,7 @@ def _read(file: str) -> str:
         raise ScriptError(f"the file cannot be read ({error.strerror})", valid, "Check the path.", place) from None
 
 
-def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
+def read_settings(pairs: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -113,7 +141,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _functions(files: tuple[str, ...]) -> dict[str, Function]:
+def read_functions(files: tuple[str, ...]) -> dict[str, Function]:
     """The functions registered in these files. Only files the user names here are ever run."""
     found: dict[str, Function] = {}
     for number, file in enumerate(files):

@@ -34,7 +34,7 @@ def measure() -> Calibration:
     borders = np.linspace(-_SPAN, _SPAN, _SLICES + 1).astype(np.int64).tolist()
     slices = [Interval(lo, hi) for lo, hi in pairwise(borders)]
     sliced = _best(lambda: [list(matches(probe, state, piece, "index")) for piece in slices])
-    pairs = Pairs(state, probe, whole[0][1], whole[0][0])
+    pairs = Pairs(state, probe, whole[0][1], whole[0][0], {})
     sides, names = ((state, whole[0][1]), (probe, whole[0][0])), rows.schema.names
     gathered = _best(lambda: [segment.gather(name, picked) for segment, picked in sides for name in names]) / len(pairs)
     apart = _best(lambda: pairs.at(routed(pairs.differences(), borders[1:-1])[0])) / len(pairs)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
-from millstream.engine.compaction import run_to_merge
-from millstream.engine.intake import Intake, depths
+from millstream.engine.compaction import SMALL, run_to_merge
+from millstream.engine.intake import Intake, depths, equal_columns
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
-from millstream.engine.segment import Condition, Segment, merge, without
+from millstream.engine.segment import Condition, Segment, merge
 from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
@@ -31,9 +31,9 @@ from millstream.model.functions import Function
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
-Deliver = Callable[[MemberRun, Pairs, pa.RecordBatch, Unit], None]
+Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
+"""Takes rows with the names of all queries they are for."""
 _WORTH_TRIMMING = 4_096
-_SMALL = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,12 @@ class ChainRun:
         make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
         self._intake = make
         self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
+        self._equal = {side: equal_columns(chain, side) for side in (LEFT, RIGHT)}
+        self._slices = [
+            (piece.interval, min(self._members[name].since for name in piece.queries))
+            for piece in chain.slices
+            if piece.queries
+        ]
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
 
@@ -103,7 +109,7 @@ class ChainRun:
 
     def restore(self, saved: ChainManifest) -> None:
         """Goes on where a run was saved; units come out as the plan of now cuts them."""
-        self._number = saved.numbered
+        self._number, self._settled = saved.numbered, None
         found = {entry.number: self._store.load(entry.name, entry) for entry in saved.segments}
         for side in (LEFT, RIGHT):
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
@@ -165,19 +171,20 @@ class ChainRun:
         for side in (LEFT, RIGHT):
             alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
             kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
-            numbers = {segment.number for segment in kept}
-            for segment in self.segments[side]:
+            before, numbers = self.segments[side], {segment.number for segment in kept}
+            known = {segment.number for segment in before}
+            self.segments[side] = [s if s.number in known else self._store.keep(s) for s in kept]
+            for segment in before:
                 if segment.number not in numbers:
                     self._store.drop(segment)
-            self.segments[side] = kept
         self._settled = (self.watermark, self._number, busy)
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
-        """The segment without its expired rows, once they are about half of it."""
-        middle = (segment.first + segment.last) // 2
-        if segment.number in busy or len(segment) < _WORTH_TRIMMING or middle + segment.reach > self.watermark:
+        """The segment without its expired rows, once they are about half of it or a quarter of the window."""
+        enough = segment.first + min((segment.last - segment.first) // 2, segment.reach // 4)
+        if segment.number in busy or len(segment) < _WORTH_TRIMMING or enough + segment.reach > self.watermark:
             return segment
-        return self._store.keep(without(self._next_number(), segment, self.watermark - segment.reach))
+        return merge(self._next_number(), [segment], self.watermark - segment.reach)
 
     def bounds(self, policy: Policy) -> dict[str, Bounds]:
         """For each query, the earliest place a row still to come can have."""
@@ -200,17 +207,18 @@ class ChainRun:
         least, greatest = differences(probe, state)
         left, right = (probe, state) if probe.side == LEFT else (state, probe)
         low, high = max(least, within.lo, 1 - right.reach), min(greatest + 1, within.hi, left.reach)
-        for piece in self.chain.slices:
-            lo, hi = max(piece.interval.lo, within.lo), min(piece.interval.hi, within.hi)
-            if max(lo, low) < min(hi, high) and any(self._members[name].since <= probe.batch for name in piece.queries):
-                yield Unit(probe, state, Interval(lo, hi))
+        for interval, since in self._slices:
+            if max(interval.lo, low) < min(interval.hi, high) and since <= probe.batch:
+                if not within.covers(interval):
+                    interval = Interval(max(interval.lo, within.lo), min(interval.hi, within.hi))
+                yield Unit(probe, state, interval)
 
     def _execute(self, unit: Unit, deliver: Deliver) -> None:
         for probe_rows, state_rows in self._met(unit):
             self._give_out([(unit, probe_rows, state_rows)], deliver)
 
     def _execute_all(self, units: list[Unit], deliver: Deliver) -> None:
-        if len(units[0].probe) < _SMALL:
+        if len(units[0].probe) < SMALL:
             self._execute_together(units, deliver)
         else:
             for unit in units:
@@ -246,9 +254,10 @@ class ChainRun:
             probe_rows = np.concatenate([rows for _, rows, _ in parts])
             state_rows = np.arange(len(probe_rows))
         probe_is_left = unit.probe.side == LEFT
-        met = Pairs(unit.probe, state, probe_rows, state_rows)
+        equal = self._equal[unit.probe.side]
+        met = Pairs(unit.probe, state, probe_rows, state_rows, equal)
         if not probe_is_left:
-            met = Pairs(state, unit.probe, state_rows, probe_rows)
+            met = Pairs(state, unit.probe, state_rows, probe_rows, equal)
         pairs = self._truly_equal(met)
         if not len(pairs):
             return
@@ -263,9 +272,10 @@ class ChainRun:
             for member in self._members.values()
             if member.since <= unit.probe.batch and member.interval.lo < within.hi and member.interval.hi > within.lo
         ]
-        for member, own, rows in serve(pairs, within, cuts, members, self._conditions):
-            self.statistics.served(member.name, rows.num_rows, self.batch)
-            deliver(member, own, rows, unit)
+        for served, own, rows in serve(pairs, within, cuts, members, self._conditions):
+            for member in served:
+                self.statistics.served(member.name, rows.num_rows, self.batch)
+            deliver([member.name for member in served], own, rows, unit)
 
     def _slice_of(self, interval: Interval) -> Slice:
         return next(piece for piece in self.chain.slices if piece.interval.covers(interval))
@@ -289,7 +299,8 @@ class ChainRun:
             by_lane.setdefault(segment.reach, []).append(segment)
         for lane in by_lane.values():
             while (run := run_to_merge(lane, busy)) is not None:
-                lane[run] = [self._store.keep(merge(self._next_number(), lane[run]))]
+                expired = self.watermark - lane[run.start].reach
+                lane[run] = [merge(self._next_number(), lane[run], expired)]
         merged = [segment for lane in by_lane.values() for segment in lane]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 

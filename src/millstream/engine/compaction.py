@@ -1,8 +1,9 @@
 """Which neighbouring segments to merge, so that many small batches do not mean many segments.
 
-A run of neighbours is merged when its largest is not much larger than the others together: then every merge makes the
-rows' segment half as large again, and a row is merged a logarithmic number of times. Very small segments count as
-equal. A merged segment must not span too long a time, or its first rows would stay until its last may go.
+A segment stays as it is while it is some times larger than all younger ones together; otherwise they become one. So
+sizes fall geometrically from the oldest to the youngest: the segments a probe touches, and the merges a row goes
+through, grow with the logarithm of the window. The smaller the batches, the more a probe pays for each segment
+compared with its rows, and the more is merged.
 """
 
 from __future__ import annotations
@@ -11,34 +12,42 @@ from collections.abc import Collection, Sequence
 
 from millstream.engine.segment import Segment
 
-_RUN = 3
-_SPANS_PER_REACH = 4
-_TINY = 4_096
-_MANY = 32
+SMALL = 8_192
+"""Batches below so many rows pay more for starting a probe than for its rows."""
+_LEAST, _MOST = 2, 8
+"""How many times larger than all younger ones a segment must be to stay as it is."""
+_SPANS = 4
+"""Into how many parts a window falls where batches are large."""
 
 
 def run_to_merge(lane: Sequence[Segment], busy: Collection[int]) -> slice | None:
-    """The newest run of a lane (oldest segment first) worth merging; segments with deferred units are left alone."""
-    longest = max(lane[0].reach, 0) // _SPANS_PER_REACH if lane else 0
-    for start in range(len(lane) - _RUN, -1, -1):
-        sizes = [max(len(segment), _TINY) for segment in lane[start : start + _RUN]]
-        if max(sizes) <= 2 * (sum(sizes) - max(sizes)):
-            run = _fitting(lane, start, _RUN, busy, longest)
-            if run is not None:
-                return run
-    if len(lane) <= _MANY:
-        return None
-    found = [_fitting(lane, start, 2, busy, longest) for start in range(len(lane) - 1)]
-    pairs = [run for run in found if run is not None]
-    return min(pairs, key=lambda run: len(lane[run.start]) + len(lane[run.start + 1]), default=None)
+    """The newest run of a lane (oldest segment first) worth merging; segments with deferred units are left alone.
+
+    No segment is made longer than the window, beyond which rows expire. Large batches route the pairs of each segment
+    by itself, and fewer cuts lie in a shorter one: they keep it to a part of the window.
+    """
+    stop = len(lane)
+    while stop > 1:
+        newest = len(lane[stop - 1])
+        oldest = _oldest(lane, stop, busy, max(lane[0].reach, 0) // (1 if newest < SMALL else _SPANS))
+        larger = min(_LEAST + SMALL / 2 / newest, _MOST)
+        younger, start = 0, stop - 1
+        for place in range(stop - 1, oldest - 1, -1):
+            if len(lane[place]) < larger * younger:
+                start = place
+            younger += len(lane[place])
+        if start < stop - 1:
+            return slice(start, stop)
+        stop = min(oldest, stop - 1)
+    return None
 
 
-def _fitting(lane: Sequence[Segment], start: int, count: int, busy: Collection[int], longest: int) -> slice | None:
-    """As many of these neighbours, from the oldest on, as are free and span no more than the longest time."""
-    stop, first, last = start, lane[start].first, lane[start].last
-    while stop < start + count and lane[stop].number not in busy:
-        first, last = min(first, lane[stop].first), max(last, lane[stop].last)
+def _oldest(lane: Sequence[Segment], stop: int, busy: Collection[int], longest: int) -> int:
+    """Where the free neighbours before `stop` begin that together span no more than the longest time."""
+    start, first, last = stop, lane[stop - 1].first, lane[stop - 1].last
+    while start > 0 and lane[start - 1].number not in busy:
+        first, last = min(first, lane[start - 1].first), max(last, lane[start - 1].last)
         if last - first > longest:
             break
-        stop += 1
-    return slice(start, stop) if stop - start > 1 else None
+        start -= 1
+    return start

@@ -62,9 +62,14 @@ class Engine:
         self._since: dict[str, tuple[Query, int]] = {}
         self._stores = 0
         self._follow(plan)
+
+        def to_each(queries: list[str], _: int, rows: pa.RecordBatch) -> None:
+            for query in queries:
+                sink(query, rows)
+
         self._shard = Shard(
             plan,
-            lambda query, _, rows: sink(query, rows),
+            to_each,
             since=self._first_batches(),
             policy=make_policy(policy or settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=self._strict,

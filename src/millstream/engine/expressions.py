@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine.arrow import Bools, arrow_type
+from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.errors import InternalError, ScriptError
 from millstream.model import types
 from millstream.model.expr import COMPARISONS, Call, Column, Expr, Literal
@@ -62,6 +62,25 @@ def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Functi
         return kept
 
     return passes
+
+
+def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Ints]:
+    """The same as positions of the rows that pass, which is faster where few do."""
+    compiled = [compile_expr(predicate, functions) for predicate in predicates]
+
+    def passing(columns: Columns, rows: int) -> Ints:
+        kept: pa.Array | None = None
+        for one in compiled:
+            value = one(columns)
+            if not isinstance(value, pa.Scalar):
+                kept = value if kept is None else pc.and_kleene(kept, value)
+            elif not value.as_py():
+                return np.empty(0, dtype=np.int64)
+        if kept is None:
+            return np.arange(rows)
+        return np.asarray(pc.indices_nonzero(kept)).view(np.int64)
+
+    return passing
 
 
 def as_mask(value: Any, rows: int) -> Bools:

@@ -41,8 +41,15 @@ class Files:
 
     def names(self, folder: str = "") -> list[str]:
         """The files of a folder, without those of folders in it; none where there is no such folder."""
+        return self._named(folder, fs.FileType.File)
+
+    def folders(self, folder: str = "") -> list[str]:
+        """The folders in a folder."""
+        return self._named(folder, fs.FileType.Directory)
+
+    def _named(self, folder: str, kind: fs.FileType) -> list[str]:
         selector = fs.FileSelector(self.path(folder) if folder else self.root, allow_not_found=True)
-        return sorted(info.base_name for info in self.system.get_file_info(selector) if info.type == fs.FileType.File)
+        return sorted(info.base_name for info in self.system.get_file_info(selector) if info.type == kind)
 
     def has(self, name: str) -> bool:
         return bool(self.system.get_file_info(self.path(name)).type != fs.FileType.NotFound)
@@ -54,6 +61,11 @@ class Files:
 
     def write(self, name: str, content: bytes) -> None:
         """The whole file or none of it: readers never see a part."""
+        if not isinstance(self.system, fs.LocalFileSystem | fs.HadoopFileSystem):
+            # Object stores show an object when it is complete, and cannot rename one.
+            with self.system.open_output_stream(self.path(name)) as sink:
+                sink.write(content)
+            return
         partial = f"{name}.partial"
         with self.system.open_output_stream(self.path(partial)) as sink:
             sink.write(content)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_expr
 from millstream.engine.keys import codes, is_exact
-from millstream.engine.pairs import Conditions, Pairs, blaming
+from millstream.engine.pairs import Conditions, Pairs, Place, blaming
 from millstream.engine.segment import Condition, Segment, build
+from millstream.model.expr import Column
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, Chain
 
@@ -48,6 +49,17 @@ def _reach(chain: Chain, side: str, lo: int, hi: int) -> int:
     if side == LEFT:
         return min(piece.interval.hi for piece in chain.slices if piece.interval.hi >= hi)
     return 1 - max(piece.interval.lo for piece in chain.slices if piece.interval.lo <= lo)
+
+
+def equal_columns(chain: Chain, probing: str) -> dict[Place, Place]:
+    """The state's columns whose values are those of a column of the probing side, because they are the join key."""
+    found: dict[Place, Place] = {}
+    for key in chain.keys:
+        left, right = key.left, key.right
+        if isinstance(left, Column) and isinstance(right, Column) and left.type == right.type == key.type:
+            places = ((left.source, left.name), (right.source, right.name))
+            found.update([places[::-1] if probing == LEFT else places])
+    return found if is_exact([arrow_type(key.type) for key in chain.keys]) else {}
 
 
 class Intake:

@@ -11,12 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints, arrow_type
-from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr
+from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
@@ -26,39 +27,61 @@ from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
 _FEW, _MANY = 4, 32
+Place = tuple[int, str]
+"""A column by its source, 0 or 1, and its name."""
 
 
 @dataclass(slots=True)
 class Pairs:
-    """Matched rows of a left and a right segment, one of which may be stacked."""
+    """Matched rows of a left and a right segment, one of which may be stacked.
+
+    `equal` names, for a column, the one of the other side that holds the same values: that of the probing rows, which
+    are fewer and at hand.
+    """
 
     left: Segment | Stacked
     right: Segment | Stacked
     left_rows: Ints
     right_rows: Ints
-    _gathered: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
+    equal: Mapping[Place, Place]
+    _gathered: dict[Place, pa.Array] = field(default_factory=dict)
+    _whole: tuple[Pairs, int] | None = None
+    """Of which pairs these are a stretch, and where it begins."""
 
     def __len__(self) -> int:
         return len(self.left_rows)
 
     def column(self, column: Column) -> pa.Array:
-        known = self._gathered.get((column.source, column.name))
-        if known is None:
-            segment, rows = (self.left, self.left_rows) if column.source == 0 else (self.right, self.right_rows)
-            known = self._gathered[column.source, column.name] = segment.gather(column.name, rows)
+        place = (column.source, column.name)
+        return self._column(self.equal.get(place, place))
+
+    def _column(self, place: Place) -> pa.Array:
+        """Gathered once. A stretch takes its part of the whole where others will want the rest of it too."""
+        known = self._gathered.get(place)
+        if known is not None:
+            return known
+        source, name = place
+        if self._whole is not None:
+            whole, start = self._whole
+            if place in whole._gathered or 2 * len(self) >= len(whole):
+                return whole._column(place).slice(start, len(self))
+        segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
+        known = self._gathered[place] = segment.gather(name, rows)
         return known
 
     def differences(self) -> Ints:
         return self.right.times.take(self.right_rows) - self.left.times.take(self.left_rows)
 
     def at(self, positions: Ints) -> Pairs:
-        return Pairs(self.left, self.right, self.left_rows.take(positions), self.right_rows.take(positions))
+        left_rows, right_rows = self.left_rows.take(positions), self.right_rows.take(positions)
+        return Pairs(self.left, self.right, left_rows, right_rows, self.equal)
 
     def stretch(self, start: int, stop: int) -> Pairs:
         """A view of neighbouring pairs."""
         if start == 0 and stop == len(self.left_rows):
             return self
-        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop])
+        left_rows, right_rows = self.left_rows[start:stop], self.right_rows[start:stop]
+        return Pairs(self.left, self.right, left_rows, right_rows, self.equal, _whole=(self, start))
 
 
 class MemberRun:
@@ -69,14 +92,16 @@ class MemberRun:
         self.interval = member.interval
         self.since = since
         self.conditions = {LEFT: member.left, RIGHT: member.right}
-        self._residual = compile_condition(member.residual, functions) if member.residual else None
+        self._residual = compile_filter(member.residual, functions) if member.residual else None
         turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
         outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
         self._kinds = self.schema.types
-        self.outputs = repr(outputs)
         self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
         self.takes_all = not (member.left or member.right or member.residual)
+        # A text, because a text knows its hash.
+        parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
+        self.family = repr(parts)
 
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
@@ -87,12 +112,12 @@ class MemberRun:
             ]
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def residual(self, pairs: Pairs) -> Pairs:
+    def residual(self, pairs: Pairs) -> Ints | None:
+        """The positions of the pairs that pass the residual predicate; None where there is none."""
         if self._residual is None or not len(pairs):
-            return pairs
+            return None
         with blaming([self.name]):
-            kept = self._residual(pairs.column, len(pairs))
-        return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
+            return self._residual(pairs.column, len(pairs))
 
 
 class Conditions:
@@ -148,38 +173,69 @@ def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
 
 def serve(
     pairs: Pairs, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], conditions: Conditions
-) -> Iterator[tuple[MemberRun, Pairs, pa.RecordBatch]]:
-    """Each query with the pairs it gets and the rows they make.
+) -> Iterator[tuple[list[MemberRun], Pairs, pa.RecordBatch]]:
+    """Rows with all queries that get them: every row is made once, however many queries want it.
 
-    `within` bounds the differences of these pairs, `cuts` lie inside it. Rows of queries that take all their pairs
-    and select the same columns are made once, for the stretch that covers them all, and cut from it.
+    `within` bounds the differences of these pairs, `cuts` lie inside it. Queries that differ in nothing but their
+    windows are a family: predicates are evaluated and rows made for the stretch that covers them all, then cut into
+    pieces at the ends of their windows.
     """
     borders = [within.lo, *cuts, within.hi]
     ends = [0, len(pairs)]
     if cuts:
         order, ends = routed(pairs.differences(), cuts)
         pairs = pairs.at(order)
-    stretches = []
+    families: dict[str, list[tuple[MemberRun, int, int]]] = {}
     for member in members:
         first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1
         if first < last and ends[first] < ends[last]:
-            stretches.append((member, ends[first], ends[last]))
-    whole = [(start, stop) for member, start, stop in stretches if member.takes_all]
-    low, high = min((start for start, _ in whole), default=0), max((stop for _, stop in whole), default=0)
+            families.setdefault(member.family, []).append((member, first, last))
+    # The widest first: narrower ones find its columns gathered.
+    for family in sorted(families.values(), key=lambda some: min(f for _, f, _ in some) - max(t for _, _, t in some)):
+        try:
+            yield from _served(pairs, ends, family, conditions)
+        except QueryFailed as failure:
+            raise QueryFailed(_failing(pairs, ends, family, conditions), failure.cause) from failure
+
+
+def _served(
+    pairs: Pairs, ends: Sequence[int], family: Sequence[tuple[MemberRun, int, int]], conditions: Conditions
+) -> Iterator[tuple[list[MemberRun], Pairs, pa.RecordBatch]]:
+    """The pieces of one family; each query covers the classes of pairs from its first up to its last."""
+    some = family[0][0]
+    marks = sorted({mark for _, first, last in family for mark in (first, last)})
+    low, high = ends[marks[0]], ends[marks[-1]]
     shared = pairs.stretch(low, high)
-    made: dict[str, pa.RecordBatch] = {}
-    for member, start, stop in stretches:
-        if member.takes_all:
-            if member.outputs not in made:
-                made[member.outputs] = member.rows(shared)
-            yield member, pairs.stretch(start, stop), made[member.outputs].slice(start - low, stop - start)
-            continue
-        own = member.residual(_selected(pairs.stretch(start, stop), member, conditions))
-        if len(own):
-            yield member, own, member.rows(own)
+    places = [ends[mark] - low for mark in marks]
+    if not some.takes_all:
+        kept = _kept(shared, some, conditions)
+        if kept is not None:
+            shared = shared.at(kept)
+            places = np.searchsorted(kept, places).tolist()
+    if not len(shared):
+        return
+    rows = some.rows(shared)
+    for index, (start, stop) in enumerate(pairwise(places)):
+        mark = marks[index]
+        served = [member for member, first, last in family if first <= mark < last]
+        if served and start < stop:
+            yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
 
 
-def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Pairs:
+def _kept(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Ints | None:
+    """Which pairs pass the member's selections and residual predicate; None where all do."""
+    kept: Ints | None = None
+    passed = _selected(pairs, member, conditions)
+    if passed is not None and not passed.all():
+        kept = np.flatnonzero(passed)
+        pairs = pairs.at(kept)
+    positions = member.residual(pairs)
+    if positions is None or len(positions) == len(pairs):
+        return kept
+    return positions if kept is None else kept.take(positions)
+
+
+def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Bools | None:
     kept: Bools | None = None
     for segment, rows, side in ((pairs.left, pairs.left_rows, LEFT), (pairs.right, pairs.right_rows, RIGHT)):
         condition = member.conditions[side]
@@ -189,6 +245,17 @@ def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Pairs:
                 continue
             mask = passed.take(rows)
             kept = mask if kept is None else kept & mask
-    if kept is None or kept.all():
-        return pairs
-    return pairs.at(np.flatnonzero(kept))
+    return kept
+
+
+def _failing(
+    pairs: Pairs, ends: Sequence[int], family: Sequence[tuple[MemberRun, int, int]], conditions: Conditions
+) -> list[str]:
+    """Those of a family that fail on their own pairs: a narrow window may never meet what a wide one fails on."""
+    found = []
+    for one in family:
+        try:
+            list(_served(pairs, ends, [one], conditions))
+        except QueryFailed:
+            found.append(one[0].name)
+    return found

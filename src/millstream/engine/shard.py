@@ -16,7 +16,7 @@ from millstream.engine.arrow import microseconds
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.chain_run import Budget, ChainRun
 from millstream.engine.intake import CODE
-from millstream.engine.pairs import MemberRun, Pairs
+from millstream.engine.pairs import Pairs
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import SEQUENCE, Held
 from millstream.engine.store import MemoryStore, Store
@@ -26,8 +26,8 @@ from millstream.model.functions import Function
 from millstream.model.stream import Stream
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
 
-Sink = Callable[[str, int, pa.RecordBatch], None]
-"""Takes a query's rows, with the batch their probing tuples arrived in."""
+Sink = Callable[[list[str], int, pa.RecordBatch], None]
+"""Takes rows for all queries that get them, with the batch their probing tuples arrived in."""
 Signature = tuple[str, ...]
 Arrivals = Mapping[str, pa.RecordBatch]
 """The rows of a chain's sides."""
@@ -120,7 +120,7 @@ class Shard:
             if self._strict:
                 bounds = running.chain.bounds(self._policy)
                 for name, held in running.held.items():
-                    held.release(bounds[name], partial(self.sink, name, running.chain.batch))
+                    held.release(bounds[name], partial(self.sink, [name], running.chain.batch))
 
     def finish(self) -> None:
         """Does all deferred units and lets out everything that is held: no more rows will come."""
@@ -128,7 +128,7 @@ class Shard:
             self._work(running, Budget())
             running.chain.settle(running.chain.watermark)
             for name, held in running.held.items():
-                held.release(None, partial(self.sink, name, running.chain.batch))
+                held.release(None, partial(self.sink, [name], running.chain.batch))
 
     @property
     def deferred(self) -> int:
@@ -170,10 +170,11 @@ class Shard:
         return rows.filter(pa.array(~late))
 
     def _work(self, running: _Running, budget: Budget) -> None:
-        def deliver(member: MemberRun, pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
-            if self._strict:
-                running.held.setdefault(member.name, Held()).add(pairs, unit, rows)
-            else:
-                self.sink(member.name, unit.probe.batch, rows)
+        def deliver(queries: list[str], pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
+            if not self._strict:
+                self.sink(queries, unit.probe.batch, rows)
+                return
+            for query in queries:
+                running.held.setdefault(query, Held()).add(pairs, unit, rows)
 
         running.chain.run(self._policy, budget, deliver)

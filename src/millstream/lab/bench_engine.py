@@ -37,17 +37,41 @@ def hot_key(rows: int) -> Iterator[str]:
     yield f"  peak memory above the inputs: {used / 1e6:.0f} MB (limit 500 MB)"
 
 
-def scaling(most: int) -> Iterator[str]:
-    """Time per input row for windows from 10,000 rows on, each row matching about five others."""
-    yield f"time per input row, {_MATCHES} matches each, as the window grows"
+def scaling(most: int, png: Path | None = None, rounds: int = 3) -> Iterator[str]:
+    """Time per input row for windows from 10,000 rows on, each row matching about five others.
+
+    The best of some rounds, in which all sizes take turns, beside the straight line over the logarithm of the window
+    that fits them best.
+    """
+    sizes = [10**power for power in range(4, 19) if 10**power <= most]
+    measured = [[_per_row(size) * 1e6 for size in sizes] for _ in range(rounds)]
+    best = [min(some) for some in zip(*measured, strict=True)]
+    yield f"time per input row, {_MATCHES} matches each, as the window grows: the best of {rounds} rounds"
     yield f"{'rows in the window':>20}  {'us per row':>10}"
-    size, first = 10_000, None
-    while size <= most:
-        taken = _per_row(size)
-        first = first or taken
-        ratio = taken / first
-        yield f"{size:>20,}  {taken * 1e6:>10.2f}  {'█' * round(_BAR * ratio / 4)} {ratio:.2f} of the first"
-        size *= 10
+    for size, taken in zip(sizes, best, strict=True):
+        ratio = taken / best[0]
+        yield f"{size:>20,}  {taken:>10.2f}  {'█' * round(_BAR * ratio / 4)} {ratio:.2f} of the first"
+    if len(sizes) > 1:
+        slope, base = (float(value) for value in np.polyfit(np.log10(sizes), best, 1))
+        off = best[-1] / (base + slope * np.log10(sizes[-1])) - 1
+        yield f"  best line: {slope:.2f} us more for every tenfold; the largest window lies {off:+.0%} off it"
+    if png is not None:
+        _plot(sizes, best, png)
+        yield f"  plotted in {png}"
+
+
+def _plot(sizes: list[int], best: list[float], png: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    axes.semilogx(sizes, best, "o-", label="measured")
+    axes.semilogx(sizes, np.polyval(np.polyfit(np.log10(sizes), best, 1), np.log10(sizes)), "--", label="best line")
+    axes.set(xlabel="rows in the window", ylabel="us per input row", ylim=(0, None))
+    axes.legend()
+    figure.savefig(png, dpi=120, bbox_inches="tight")
 
 
 def _per_row(window: int) -> float:

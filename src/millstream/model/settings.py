@@ -24,6 +24,7 @@ class Settings:
     on_error: str = "query"
     slots: int = 0
     budget: int = 0
+    backlog: int = 0
     trigger: int = 0
     heartbeat: int = 1_000_000
 
@@ -33,7 +34,7 @@ class Settings:
         setting = known.get(name.lower())
         if setting is None:
             raise ScriptError(
-                f'no setting "{name}"', f"the settings are {listing(known)}", did_you_mean(name, known, "Use one.")
+                f'no setting "{name}"', f"the settings are {listing(known, 30)}", did_you_mean(name, known, "Use one.")
             )
         changed: dict[str, Any] = {setting.name: setting.check(value)}
         return replace(self, **changed)
@@ -64,8 +65,8 @@ class Setting:
         except ValueError:
             number = -1.0
         whole = self.kind == "count"
-        if isinstance(value, bool) or not 0 <= number <= (10_000 if whole else 1e300) or (whole and number % 1):
-            valid = f"{self.name} is a {'whole number up to 10,000' if whole else 'number'}, zero or more"
+        if isinstance(value, bool) or not 0 <= number <= (1_000_000_000 if whole else 1e300) or (whole and number % 1):
+            valid = f"{self.name} is a {'whole number up to 1,000,000,000' if whole else 'number'}, zero or more"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
         return int(number) if whole else number
 
@@ -98,6 +99,7 @@ SETTINGS = (
     Setting("on_error", ("query", "stop"), "What a function or callback that raises stops: its query, or everything."),
     Setting("slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count"),
     Setting("budget", (), "How long a slot works in one batch before it puts off the rest; 0 is no limit.", "duration"),
+    Setting("backlog", (), "How many put-off units hold back the reading of new rows; 0 is no limit.", "count"),
     Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),
     Setting("heartbeat", (), "How long without new rows until put-off work and changes get a batch.", "duration"),
 )

@@ -5,6 +5,20 @@ a shard of the engine (`slot`), the driver commits a batch by writing one manife
 lies in its directory: the registry of statements, manifests, segments and results.
 """
 
-from millstream.pipeline.pipeline import Pipeline
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millstream.pipeline.pipeline import Pipeline
 
 __all__ = ["Pipeline"]
+
+
+def __getattr__(name: str) -> object:
+    """Spark is loaded with the first pipeline: whoever only looks into a directory does not wait for it."""
+    if name != "Pipeline":
+        raise AttributeError(name)
+    from millstream.pipeline.pipeline import Pipeline
+
+    return Pipeline

@@ -9,6 +9,7 @@ from millstream.compile import compile_script
 from millstream.errors import MillstreamError, ScriptError, Where
 from millstream.model.functions import Function
 from millstream.model.query import Query
+from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.registry import Entry, Registry
@@ -39,12 +40,16 @@ class Control:
     def compile(self, text: str) -> Plan:
         return compile_script(text, functions=self.functions, settings=self.settings, calibration=self.calibration)
 
+    def check(self, script: str) -> Script:
+        """What the script declares, if it can go on with what is here already."""
+        declared = self.compile(script).script
+        if self.in_force.script:
+            before = self.compile(";\n".join(self.in_force.declarations)).script
+            check_same_streams(before.streams, declared.streams, self.directory.place)
+        return declared
+
     def begin(self, script: str, batch: int) -> None:
         """A script from its start, or an edited one: what differs from before takes effect with this batch."""
-        declared = self.compile(script)
-        if self.in_force.script:
-            before = self.compile(self.in_force.text())
-            check_same_streams(before.script.streams, declared.script.streams, self.directory.place)
         if self.in_force.script != script:
             follow = self.in_force.after(Entry("script", batch, script))
             self._use(self.compile(follow.text()))
@@ -63,6 +68,7 @@ class Control:
                 changed = True
             except MillstreamError as error:
                 self.tell(f"not applied: {error}")
+                self.registry.refuse(name, str(error))
             self.registry.take_out(name)
         return changed
 
@@ -75,9 +81,9 @@ class Control:
 
     def targets(self) -> dict[str, Target]:
         """Where slots write each query's rows."""
-        results = f"{self.directory.place}/results"
+        results, shared = f"{self.directory.place}/results", self.planned().script.settings.results
         return {
-            name: outbox(query, self.directory.place) if self.sinks.takes(name) else target_of(query, results)
+            name: outbox(query, self.directory.place) if self.sinks.takes(name) else target_of(query, results, shared)
             for name, query in self.queries().items()
         }
 

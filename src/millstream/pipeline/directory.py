@@ -69,22 +69,29 @@ class Directory:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                file.seek(0)
-                raise ScriptError(
-                    f"a pipeline is running here (process {file.read().strip() or 'unknown'})",
-                    "a directory belongs to one running pipeline",
-                    "Stop that one, or choose another directory. `millstream query` changes a running one.",
-                    Where(file=self.place),
-                ) from None
+                raise self.in_use() from None
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
             yield
 
+    def in_use(self) -> ScriptError:
+        """What to say to a second pipeline."""
+        return ScriptError(
+            f"a pipeline is running here (process {self.files.read('lock').decode().strip() or 'unknown'})",
+            "a directory belongs to one running pipeline",
+            "Stop that one, or choose another directory. `millstream query` changes a running one.",
+            Where(file=self.place),
+        )
+
     def is_running(self) -> bool:
         """Whether some process holds the lock."""
-        try:
-            with self.locked():
-                return False
-        except ScriptError:
-            return True
+        path = Path(self.files.path("lock"))
+        if not self.files.is_local or not path.exists():
+            return False
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False

@@ -20,14 +20,30 @@ Signature = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """A result file: where a slot wrote it, and the name it gets once the batch is committed."""
+class Final:
+    """Where a result file is seen: in the folder of a query, under a name."""
 
-    target: str
+    query: str
+    folder: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result file: where a slot wrote it, and where it is seen once the batch is committed.
+
+    One file may be seen by several queries. A `shared` one has one place, which all its queries' manifests name.
+    """
+
     folder: str
     staged: str
-    final: str
+    finals: tuple[Final, ...]
     rows: int
+    shared: bool = False
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Output:
+        return cls(**{**saved, "finals": tuple(Final(**final) for final in saved["finals"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +64,15 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
+    """`pipeline` is a name of chance for the life of a directory, so that files of two never have the same name.
+
+    `spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
 
     `arrived` says when (microseconds) batches came whose units still wait.
     """
 
     batch: int = 0
+    pipeline: str = ""
     spark_batch: int = -1
     statements: int = 0
     started: int = 0
@@ -63,6 +82,11 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def deferred(self) -> int:
+        """How many units wait."""
+        return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
+
     def segment_names(self) -> set[str]:
         """Everything in `segments/` this batch needs."""
         return {name for slot in self.slots.values() for chain in slot.chains.values() for name in chain.names()}
@@ -71,6 +95,7 @@ class Manifest:
         return {
             "version": VERSION,
             "batch": self.batch,
+            "pipeline": self.pipeline,
             "spark_batch": self.spark_batch,
             "statements": self.statements,
             "started_us": self.started,
@@ -85,13 +110,14 @@ class Manifest:
     def from_json(cls, saved: dict[str, Any]) -> Manifest:
         return cls(
             saved["batch"],
+            saved["pipeline"],
             saved["spark_batch"],
             saved["statements"],
             saved["started_us"],
             tuple(saved["routing"]),
             {name: Clock(**clock) for name, clock in saved["clocks"].items()},
             {int(number): _slot_from_json(slot) for number, slot in saved["slots"].items()},
-            tuple(Output(**output) for output in saved["outputs"]),
+            tuple(Output.from_json(output) for output in saved["outputs"]),
             {int(batch): time for batch, time in saved["arrived_us"].items()},
         )
 

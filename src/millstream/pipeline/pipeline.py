@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.compile import compile_script
-from millstream.engine.arrow import arrow_type
-from millstream.engine.files import Files
-from millstream.errors import MillstreamError, QueryFailed, ScriptError
+from millstream.errors import ScriptError
 from millstream.model.functions import Function
-from millstream.model.query import Query
 from millstream.model.stream import check_name
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.progress import BatchProgress, progress
+from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.registry import unknown_query
+from millstream.pipeline.results import read_results
+from millstream.pipeline.running import Running, now
 from millstream.pipeline.session import cores_of, make_session, session_for
-from millstream.pipeline.sinks import Callback, deliver
+from millstream.pipeline.sinks import Callback
 from millstream.pipeline.sources import columns_of, united
-from millstream.pipeline.step import Stepper, sweep_staged
+from millstream.pipeline.step import Stepper
 from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
 
 _MOST_SLOTS = 64
-
-
-class PipelineFailed(MillstreamError):
-    """Spark could not finish a batch. Nothing of it counts; a restart goes on from the batch before."""
 
 
 class QueryHandle:
@@ -88,14 +77,9 @@ class Pipeline:
         self._callbacks: dict[str, Callback] = {}
         self._control: Control | None = None
         self._stepper: Stepper | None = None
-        self._query: StreamingQuery | None = None
-        self._beat: threading.Thread | None = None
+        self._run: Running | None = None
+        self._asked_to_stop = False
         self._owned = ExitStack()
-        self._step_lock = threading.RLock()
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._last_step = 0.0
-        self._last_watermarks: Mapping[Any, int] = {}
 
     def stream(
         self,
@@ -172,49 +156,34 @@ class Pipeline:
         queries = self._control.queries()
         if name not in queries:
             raise unknown_query(name, queries)
-        return read_results(self._control.targets()[name].folder, queries[name])
+        return read_results(self._control.targets()[name], queries[name])
 
     def start(self) -> None:
         """Begins to read; returns at once."""
-        self._open()
         self._launch(available_now=False)
-        self._beat = threading.Thread(target=self._heartbeats, name=f"millstream-{self.name}", daemon=True)
-        self._beat.start()
 
     def drain(self) -> None:
         """Processes what is there, finishes what was put off, and stops."""
         try:
-            self._open()
-            self._launch(available_now=True)
-            self._await_spark()
-            with self._step_lock:
-                if not self._stopping.is_set():
-                    self._step(None, None, finish=True)
+            self._launch(available_now=True).finish()
         finally:
             self.stop()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until the pipeline ends or the time is over; whether it has ended. Raises what ended it."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self._query is not None and self._query.isActive:
-            if self._stopping.wait(0.1):
-                return True
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-        self._raise_error()
-        return True
+        return self._run is None or self._run.wait(seconds)
+
+    def ask_to_stop(self) -> None:
+        """From any thread: `wait` and `drain` return as soon as the batch at hand is done."""
+        self._asked_to_stop = True
+        if self._run is not None:
+            self._run.ask_to_stop()
 
     def stop(self) -> None:
         """Finishes the batch at hand, then stops. Everything committed stays."""
-        self._stopping.set()
-        with self._step_lock:
-            pass
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
-        if self._beat is not None and self._beat is not threading.current_thread():
-            self._beat.join()
-            self._beat = None
+        if self._run is not None:
+            self._run.stop()
+        self._asked_to_stop = False
         self._owned.close()
 
     def __enter__(self) -> Pipeline:
@@ -225,15 +194,26 @@ class Pipeline:
         self.stop()
 
     @property
+    def spark(self) -> SparkSession:
+        """The session it runs in, where views of `format = 'memory'` are."""
+        if self._spark is None:
+            raise RuntimeError("the pipeline has not been started")
+        return self._spark
+
+    @property
+    def places(self) -> dict[int, str]:
+        """The executor each slot last worked on."""
+        return dict(self._stepper.places) if self._stepper else {}
+
+    @property
     def batch(self) -> int:
         """The number of the last committed batch."""
         return self._stepper.manifest.batch if self._stepper else 0
 
-    def _open(self) -> None:
+    def _launch(self, *, available_now: bool) -> Running:
         """Everything up to the first batch. If it fails nothing has begun."""
-        compile_script(self._script(), functions=self._functions, settings=self._settings)
-        self._stopping.clear()
-        self._error = None
+        script = self._script()
+        compile_script(script, functions=self._functions, settings=self._settings)
         self._owned = ExitStack()
         try:
             self.directory.make()
@@ -241,142 +221,26 @@ class Pipeline:
             control = Control(
                 self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
             )
+            declared = control.check(script)
             self._spark = session_for(self._spark or make_session(self.name))
-            declared = control.compile(self._script()).script
             streams = [
                 replace(stream, options=self._elsewhere.get(stream.name, stream.options)) for stream in declared.streams
             ]
-            self._source = united(self._spark, streams, self._frames)
+            source = united(self._spark, streams, self._frames)
             slots = declared.settings.slots or cores_of(self._spark)
-            self._stepper = Stepper(self._spark, self.directory, min(slots, _MOST_SLOTS), self._functions, _now())
-            control.begin(self._script(), self._stepper.manifest.batch + 1)
+            self._stepper = Stepper(self._spark, self.directory, min(slots, _MOST_SLOTS), self._functions, now())
+            control.begin(script, self._stepper.manifest.batch + 1)
             self._control = control
-            self._recover(control)
-            self._use()
+            for warning in control.sinks.warnings():
+                self._tell(warning)
+            self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
+            if self._asked_to_stop:  # while Spark was starting
+                self._run.ask_to_stop()
+            self._run.launch(source, available_now=available_now)
         except BaseException:
             self._owned.close()
             raise
-        for warning in control.sinks.warnings():
-            self._tell(warning)
-
-    def _recover(self, control: Control) -> None:
-        stepper = self._running()
-        stepper.recover()
-        targets = control.targets().values()
-        late = [f"{self.directory.place}/late/{stream.name}" for stream in control.planned().script.streams]
-        sweep_staged([*(target.folder for target in targets), *late])
-        self._hand_over(stepper.manifest.batch, stepper.manifest.outputs)
-
-    def _use(self) -> None:
-        control = self._controlled()
-        self._running().use(control.planned(), control.since(), control.targets())
-
-    def _launch(self, *, available_now: bool) -> None:
-        settings = self._controlled().planned().script.settings
-        writer = self._source.writeStream.foreachBatch(self._on_rows).option(
-            "checkpointLocation", self.directory.checkpoint
-        )
-        writer = (
-            writer.trigger(availableNow=True)
-            if available_now
-            else writer.trigger(processingTime=f"{settings.trigger} microseconds")
-        )
-        try:
-            self._query = writer.start()
-        except PySparkException as error:
-            self._owned.close()
-            raise PipelineFailed(str(error).split("\n", 1)[0]) from None
-
-    def _on_rows(self, rows: DataFrame, spark_batch: int) -> None:
-        """Called by Spark for each of its batches."""
-        with self._step_lock:
-            if self._stopping.is_set():
-                # To return would tell Spark that the batch is done.
-                raise RuntimeError("stopping")
-            if spark_batch <= self._running().manifest.spark_batch:
-                return
-            try:
-                self._step(rows, spark_batch)
-            except BaseException as error:
-                self._error = error
-                raise
-
-    def _step(self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False) -> None:
-        control, stepper = self._controlled(), self._running()
-        if control.change(stepper.manifest.batch + 1):
-            self._use()
-        while True:
-            try:
-                done = stepper.step(
-                    rows, spark_batch=spark_batch, statements=control.in_force.count, now=_now(), finish=finish
-                )
-                break
-            except QueryFailed as failure:
-                self._fail(failure)
-        self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
-        self._hand_over(done.manifest.batch, done.manifest.outputs)
-        self._on_batch(progress(done))
-
-    def _hand_over(self, batch: int, outputs: Any) -> None:
-        """To sinks outside our files; a query whose sink raises ends with the next batch."""
-        control = self._controlled()
-        while True:
-            try:
-                app = self.directory.place
-                if control.sinks.external or control.sinks.callbacks:
-                    deliver(self._spark_session(), batch, outputs, control.queries(), control.sinks, app)
-                return
-            except QueryFailed as failure:
-                self._fail(failure)
-
-    def _fail(self, failure: QueryFailed) -> None:
-        control = self._controlled()
-        if control.planned().script.settings.on_error == "stop":
-            raise failure
-        for query in failure.queries:
-            control.fail(query, failure.cause, self._running().manifest.batch + 1)
-            self._tell(f"query {query} is stopped: {failure.cause}")
-        self._use()
-
-    def _heartbeats(self) -> None:
-        """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
-        interval = self._controlled().planned().script.settings.heartbeat / 1e6
-        while not self._stopping.wait(min(max(interval, 0.05), 0.5)):
-            quiet = time.monotonic() - self._last_step >= interval
-            if not quiet or not self._has_work() or not self._step_lock.acquire(timeout=0.05):
-                continue
-            try:
-                if not self._stopping.is_set() and self._error is None:
-                    self._step(None, None)
-            except BaseException as error:  # shown to whoever waits for the pipeline
-                self._error = error
-                self._stopping.set()
-                if self._query is not None:
-                    self._query.stop()
-            finally:
-                self._step_lock.release()
-
-    def _has_work(self) -> bool:
-        control, stepper = self._controlled(), self._running()
-        if any(chain.ledger for slot in stepper.manifest.slots.values() for chain in slot.chains.values()):
-            return True
-        if stepper.manifest.batch and stepper.watermarks(control.planned(), _now()) != self._last_watermarks:
-            return True
-        return bool(control.registry.waiting())
-
-    def _await_spark(self) -> None:
-        if self._query is None:
-            return
-        while self._query.isActive and not self._stopping.is_set():
-            self._query.awaitTermination(1)
-        self._raise_error()
-
-    def _raise_error(self) -> None:
-        if self._error is not None and not isinstance(self._error, PySparkException):
-            raise self._error
-        broken = self._error or (self._query.exception() if self._query is not None else None)
-        if broken is not None and not self._stopping.is_set():
-            raise PipelineFailed(_first_cause(str(broken))) from None
+        return self._run
 
     def _script(self) -> str:
         if not self._statements:
@@ -387,37 +251,6 @@ class Pipeline:
         if self._control is not None:
             raise ScriptError("the pipeline runs already", f"{what} before it starts", "Use a new pipeline.")
 
-    def _controlled(self) -> Control:
-        if self._control is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._control
-
-    def _running(self) -> Stepper:
-        if self._stepper is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._stepper
-
-    def _spark_session(self) -> SparkSession:
-        if self._spark is None:
-            raise RuntimeError("the pipeline has not been started")
-        return self._spark
-
-
-def read_results(folder: str, query: Query) -> pa.Table:
-    """The committed rows in a result folder."""
-    schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
-    files = Files.at(folder)
-    paths = [
-        files.path(name) for name in files.names() if not name.startswith(".") and name.startswith(f"{query.name}-")
-    ]
-    if not paths:
-        return schema.empty_table()
-    return ds.dataset(paths, schema=schema, filesystem=files.system).to_table()
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000
-
 
 def _escaped(text: str) -> str:
     return text.replace("'", "''")
@@ -425,12 +258,3 @@ def _escaped(text: str) -> str:
 
 def _doubled(text: str) -> str:
     return text.replace('"', '""')
-
-
-def _first_cause(text: str) -> str:
-    """The line of a Spark failure that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = [line for line in lines if "Error" in line or "Exception" in line]
-    if any("No space left on device" in line for line in lines):
-        return "the disk is full: No space left on device. Nothing of this batch counts; make room and start again"
-    return last[-1] if last else lines[0] if lines else text

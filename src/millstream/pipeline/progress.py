@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from millstream.model.interval import Interval
-from millstream.pipeline.step import Done
+
+if TYPE_CHECKING:
+    from millstream.pipeline.step import Done
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot."""
+    """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
+
+    `held_back` says that new rows had to wait for it, `committed` is the time of the commit in seconds since 1970.
+    """
 
     batch: int
     rows_in: Mapping[str, int]
@@ -42,8 +47,10 @@ class BatchProgress:
     slices: Mapping[str, tuple[SliceState, ...]]
     lag_seconds: Mapping[str, float]
     deferred: int
+    held_back: bool
     seconds: float
     split: Mapping[str, float]
+    committed: float
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -54,7 +61,7 @@ class BatchProgress:
         return shown
 
 
-def progress(done: Done) -> BatchProgress:
+def progress(done: Done, *, held_back: bool = False) -> BatchProgress:
     slowest = max(done.reports, key=lambda report: sum(report.seconds.values()))
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
@@ -72,8 +79,10 @@ def progress(done: Done) -> BatchProgress:
         _slices(done),
         {stream: done.committed - clock.greatest / 1e6 for stream, clock in clocks.items()},
         sum(report.deferred for report in done.reports),
+        held_back,
         done.published - done.began,
         split,
+        done.committed,
     )
 
 
@@ -86,12 +95,16 @@ def _sums(parts: Any) -> dict[str, int]:
 
 
 def _responses(done: Done) -> dict[str, Response]:
-    arrived = {**done.arrived, done.manifest.batch: int(done.began * 1e6)}
     waits: dict[str, list[tuple[float, int]]] = {}
     for report in done.reports:
         for (query, batch), rows in report.served.items():
-            waits.setdefault(query, []).append((done.committed - arrived.get(batch, int(done.began * 1e6)) / 1e6, rows))
+            waits.setdefault(query, []).append((done.committed - _came(done, batch) / 1e6, rows))
     return {query: _quantiles(some) for query, some in waits.items()}
+
+
+def _came(done: Done, batch: int) -> int:
+    """When a batch came; rows held for their order past a restart count from the batch that lets them out."""
+    return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
 
 def _quantiles(waits: list[tuple[float, int]]) -> Response:

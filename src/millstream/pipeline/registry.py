@@ -130,6 +130,19 @@ class Registry:
     def take_out(self, name: str) -> None:
         self._files.delete(f"{INBOX}/{name}")
 
+    def refuse(self, name: str, why: str) -> None:
+        """Leaves word for whoever asked."""
+        self._files.write(f"{INBOX}/{name}.refused", why.encode())
+
+    def refusal(self, name: str) -> str | None:
+        """Why a change that is no longer waiting was not applied, if it was not. Asked once: the answer goes."""
+        note = f"{INBOX}/{name}.refused"
+        if not self._files.has(note):
+            return None
+        why = self._files.read(note).decode()
+        self._files.delete(note)
+        return why
+
 
 def _words(text: str) -> list[str]:
     return text.split()

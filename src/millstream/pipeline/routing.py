@@ -7,15 +7,12 @@ ways is a route. Plain columns are hashed by Spark; keys that are expressions ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.column import Column
 
 from millstream.engine.intake import CODE, Intake
 from millstream.engine.keys import GROUP_BITS, codes
@@ -25,7 +22,7 @@ from millstream.model.expr import Column as ColumnExpr
 from millstream.model.expr import Expr
 from millstream.model.functions import Function
 from millstream.model.stream import Stream
-from millstream.pipeline.sources import STREAM, payload
+from millstream.pipeline.sources import STREAM, payload, quoted
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
 
 ROUTE, SLOT = "route", "slot"
@@ -72,49 +69,52 @@ class Routing:
         return cls(streams, tuple(routes), ways)
 
     def routed(self, rows: DataFrame, table: Sequence[int], functions: Mapping[str, Function]) -> DataFrame:
-        """The rows of a batch in the slots that will work on them, one partition a slot."""
+        """The rows of a batch, each with the slot that will work on it.
+
+        Everything is said in SQL and in as few steps as it goes: each call from Python and each step costs every batch.
+        """
+        kept = [column for column in rows.columns if column != STREAM]
+        slot = f"array({', '.join(map(str, table))})[CAST(shiftrightunsigned({CODE}, {64 - GROUP_BITS}) AS INT)]"
         if any(route.hashed is None for route in self.routes):
             sent = _computed(rows, self.routes, functions)
-        elif len({route.stream for route in self.routes}) < len(self.routes):
-            sent = self._sent_several_ways(rows)
-        else:
-            sent = rows.withColumn(ROUTE, self._by_stream(lambda number: F.lit(number)))
-            sent = sent.withColumn(CODE, self._by_stream(lambda number: _code(self.routes[number])))
-            sent = sent.filter(F.col(ROUTE).isNotNull())
-        group = F.shiftrightunsigned(CODE, 64 - GROUP_BITS).cast("int")
-        slot = F.array(*(F.lit(slot) for slot in table))[group]
-        return sent.withColumn(SLOT, slot).repartitionById(max(table) + 1, SLOT).drop(SLOT, STREAM)
+            return sent.selectExpr(*kept, ROUTE, CODE, f"{slot} AS {SLOT}")
+        if len({route.stream for route in self.routes}) < len(self.routes):
+            sent = rows.selectExpr(*kept, f"inline({self._several_ways()}) AS ({ROUTE}, {CODE})")
+            return sent.selectExpr("*", f"{slot} AS {SLOT}")
+        route = _cases([(route.stream, str(number)) for number, route in enumerate(self.routes)])
+        code = _cases([(route.stream, _code(route)) for route in self.routes])
+        if len(self.routes) < len(self.streams):
+            rows = rows.filter(f"{STREAM} IN ({', '.join(str(route.stream) for route in self.routes)})")
+        return rows.selectExpr(*kept, f"{route} AS {ROUTE}", f"{code} AS {CODE}", f"{slot} AS {SLOT}")
 
-    def _by_stream(self, value: Callable[[int], Column]) -> Column:
-        return _cases([(route.stream, value(number)) for number, route in enumerate(self.routes)])
-
-    def _sent_several_ways(self, rows: DataFrame) -> DataFrame:
-        by_stream: dict[int, list[Column]] = {}
+    def _several_ways(self) -> str:
+        by_stream: dict[int, list[str]] = {}
         for number, route in enumerate(self.routes):
-            way = F.struct(F.lit(number).alias(ROUTE), _code(route).alias(CODE))
-            by_stream.setdefault(route.stream, []).append(way)
-        ways = _cases([(stream, F.array(*some)) for stream, some in by_stream.items()])
-        return rows.withColumn("way", F.explode(ways)).select("*", f"way.{ROUTE}", f"way.{CODE}").drop("way")
+            by_stream.setdefault(route.stream, []).append(f"named_struct('r', {number}, 'c', {_code(route)})")
+        return _cases([(stream, f"array({', '.join(some)})") for stream, some in by_stream.items()])
 
 
-def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
+def _cases(by_stream: Sequence[tuple[int, str]]) -> str:
     """A value that depends on the stream; null for streams without one."""
-    (stream, value), *others = by_stream
-    first = F.when(F.col(STREAM) == stream, value)
-    return reduce(lambda column, case: column.when(F.col(STREAM) == case[0], case[1]), others, first)
+    return f"CASE {STREAM} {' '.join(f'WHEN {stream} THEN {value}' for stream, value in by_stream)} END"
 
 
 def _is_plain(expr: Expr) -> bool:
     return isinstance(expr, ColumnExpr)
 
 
-def _code(route: Route) -> Column:
+def _code(route: Route) -> str:
     if not route.hashed:
-        return F.xxhash64(F.lit(" ".join(route.chain.signature)))
-    struct = payload(route.stream)
+        return f"xxhash64({_literal(' '.join(route.chain.signature))})"
     integers = len(route.hashed) == 1 and route.hashed[0][1] in ("TINYINT", "SMALLINT", "INT", "BIGINT")
-    columns = [F.col(struct).getField(name).cast("BIGINT" if integers else kind) for name, kind in route.hashed]
-    return F.xxhash64(*columns)
+    struct = payload(route.stream)
+    columns = [f"CAST({struct}.{quoted(name)} AS {'BIGINT' if integers else kind})" for name, kind in route.hashed]
+    return f"xxhash64({', '.join(columns)})"
+
+
+def _literal(text: str) -> str:
+    """Text that any setting of Spark's parser reads as it is."""
+    return f"decode(X'{text.encode().hex()}', 'UTF-8')"
 
 
 def _computed(rows: DataFrame, routes: Sequence[Route], functions: Mapping[str, Function]) -> DataFrame:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed, ScriptError
 from millstream.model.query import Query
-from millstream.pipeline.manifest import Output
+from millstream.pipeline.manifest import Final, Output
 from millstream.pipeline.results import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Callback = Callable[[int, pa.Table], None]
 """Takes the number of a batch and the rows it gave. It may see a batch again after a crash, under the same number."""
@@ -94,10 +96,10 @@ def deliver(
     spark: SparkSession, batch: int, outputs: Iterable[Output], queries: Mapping[str, Query], sinks: Sinks, app: str
 ) -> None:
     """Hands a committed batch to its sinks and empties the outbox. Raises QueryFailed for a query whose sink raises."""
-    by_query: dict[str, list[Output]] = {}
-    for output in outputs:
-        if sinks.takes(output.target) and output.target in queries and Files.at(output.folder).has(output.final):
-            by_query.setdefault(output.target, []).append(output)
+    by_query: dict[str, list[Final]] = {}
+    for final in (final for output in outputs for final in output.finals):
+        if sinks.takes(final.query) and final.query in queries and Files.at(final.folder).has(final.name):
+            by_query.setdefault(final.query, []).append(final)
     shared: dict[External, list[str]] = {}
     for name in by_query:
         if name in sinks.callbacks:
@@ -111,26 +113,28 @@ def deliver(
         except Exception as error:  # whatever a writer raises is its queries' failure
             raise QueryFailed(names, f"{sink.format} sink: {str(error).splitlines()[0]}") from error
     for done in by_query.values():
-        for output in done:
-            Files.at(output.folder).delete(output.final)
+        for final in done:
+            Files.at(final.folder).delete(final.name)
 
 
-def _call(name: str, callback: Callback, batch: int, outputs: Sequence[Output]) -> None:
+def _call(name: str, callback: Callback, batch: int, finals: Sequence[Final]) -> None:
     tables = []
-    for output in outputs:
-        files = Files.at(output.folder)
-        tables.append(pq.read_table(files.path(output.final), filesystem=files.system))
+    for final in finals:
+        files = Files.at(final.folder)
+        tables.append(pq.read_table(files.path(final.name), filesystem=files.system))
     try:
         callback(batch, pa.concat_tables(tables))
     except Exception as error:  # the user's own code may fail in any way
         raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
 
 
-def _frame(spark: SparkSession, outputs: Sequence[Output]) -> DataFrame:
-    return spark.read.parquet(*(f"{output.folder}/{output.final}" for output in outputs))
+def _frame(spark: SparkSession, finals: Sequence[Final]) -> DataFrame:
+    return spark.read.parquet(*(f"{final.folder}/{final.name}" for final in finals))
 
 
 def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str, DataFrame], app: str) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
     options = dict(sink.options)
     if sink.format == "console":
         for name, frame in frames.items():
@@ -160,6 +164,8 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
 
 def _messages(name: str, frame: DataFrame) -> DataFrame:
     """What Kafka takes: `key` and `value` as they are where the query selects them, else all columns as JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     if "value" in frame.columns:
         return frame
     return frame.select(F.lit(name).alias("key"), F.to_json(F.struct("*")).alias("value"))

@@ -6,7 +6,9 @@ the one the manifest names has missed a batch and is restored from the saved cha
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -53,8 +55,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the driver asks of all slots in one batch."""
+    """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory."""
 
+    run: str
     pipeline: str
     place: str
     batch: int
@@ -80,8 +83,14 @@ class Report:
     deferred: int = 0
     group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""
     failed: tuple[str, ...] = ()
     error: str = ""
+
+
+def place() -> str:
+    """The executor this worker belongs to: its machine, and the daemon that started the worker."""
+    return f"{socket.gethostname()} {os.getppid()}"
 
 
 class SlotStore(FileStore):
@@ -123,13 +132,13 @@ _SHARDS: dict[tuple[str, int], _Cached] = {}
 
 def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
     """A slot's part of a batch."""
-    key, token = (order.pipeline, slot), uuid.uuid4().hex[:10]
+    key, token = (order.run, slot), uuid.uuid4().hex[:10]
     # Out of the cache while it works: a run that fails half-way must not be taken up again.
     cached = _SHARDS.pop(key, None)
     try:
         report, cached = _run(order, slot, token, batches, cached)
     except QueryFailed as failure:
-        return Report(slot, token, {}, failed=failure.queries, error=failure.cause)
+        return Report(slot, token, {}, place=place(), failed=failure.queries, error=failure.cause)
     _SHARDS[key] = cached
     if len(_SHARDS) > _MOST:
         del _SHARDS[next(iter(_SHARDS))]
@@ -141,15 +150,16 @@ def _run(
 ) -> tuple[Report, _Cached]:
     clock = _Stopwatch()
     work = _work(order)
-    writer = Writer(order.batch, slot, token)
+    writer = Writer(order.pipeline, order.batch, slot, token)
     arrived, late, greatest, rows_in = _read(work, order.batch, batches)
     clock.lap("read")
     served: dict[tuple[str, int], int] = {}
 
-    def sink(query: str, batch: int, rows: pa.RecordBatch) -> None:
-        served[query, batch] = served.get((query, batch), 0) + rows.num_rows
+    def sink(queries: list[str], batch: int, rows: pa.RecordBatch) -> None:
+        for query in queries:
+            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
         began = time.perf_counter()
-        writer.write(work.targets[query], rows)
+        writer.write([work.targets[query] for query in queries], rows)
         clock.move("join", "write", time.perf_counter() - began)
 
     cached = _brought_up(order, slot, work, cached)
@@ -203,6 +213,7 @@ def _run(
         shard.deferred,
         tuple(groups.tolist()),
         clock.spent,
+        place(),
     )
     shard.late = []
     return report, cached
@@ -257,6 +268,8 @@ def _read(
     parts: dict[int, list[pa.RecordBatch]] = {}
     unusable: list[Late] = []
     for some in batches:
+        if not some.num_rows:
+            continue
         routes = np.asarray(some.column(ROUTE))
         for number in np.unique(routes).tolist():
             own = (
@@ -314,7 +327,7 @@ def _write_late(writer: Writer, work: Work, part: Late) -> None:
     extra = {REASON: part.reason, CHAIN: chain}
     for name, value in extra.items():
         rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    writer.write(Target(f"late/{part.stream}", f"{work.late}/{part.stream}"), rows)
+    writer.write([Target(part.stream, f"{work.late}/{part.stream}")], rows)
 
 
 class _Stopwatch:

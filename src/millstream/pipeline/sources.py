@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -18,10 +18,10 @@ from pyspark.sql.column import Column
 
 from millstream.errors import ScriptError, Where
 from millstream.model.stream import Stream
+from millstream.pipeline.preflight import FILE_FORMATS, check_path
 
 STREAM, BAD = "stream", "bad"
 _CORRUPT = "_corrupt_record"
-_WITH_SCHEMA = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value")
 
@@ -48,7 +48,7 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
 
 
 def struct_type(stream: Stream) -> str:
-    fields = ", ".join(f"{_quoted(column.name)}: {column.type}" for column in stream.columns)
+    fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in stream.columns)
     return f"STRUCT<{fields}>"
 
 
@@ -69,7 +69,7 @@ def _struct(frame: DataFrame, stream: Stream) -> Column:
                 "Declare the stream with these columns.",
                 Where(),
             )
-        columns.append(F.col(_quoted(found)).cast(str(column.type)).alias(column.name))
+        columns.append(F.col(quoted(found)).cast(str(column.type)).alias(column.name))
     return F.struct(*columns)
 
 
@@ -77,30 +77,28 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
     options = dict(stream.options)
     lower = {name.lower(): value for name, value in options.items()}
     kind = lower.get("format", "parquet").lower()
-    _check_path(stream, kind, lower)
+    check_path(stream)
     reader = spark.readStream.format(kind)
     for name, value in options.items():
         if name.lower() not in _OURS:
             reader = reader.option(name, value)
     corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
-    if kind in _WITH_SCHEMA:
-        schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+    if kind in FILE_FORMATS:
+        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
         reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
         if corrupt:
             reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     try:
         frame = reader.load()
         _check_files(spark, stream, kind, lower)
-    except AnalysisException as error:
-        raise _refused(stream, error) from None
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise _refused(stream, error) from None
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 
 def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
     """JSON text in the column `value`, as in Kafka topics."""
-    schema = ", ".join(f"{_quoted(column.name)} {column.type}" for column in stream.columns)
+    schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
     text = F.col("value").cast("string")
     options = {"columnNameOfCorruptRecord": _CORRUPT}
     parsed = F.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
@@ -110,24 +108,6 @@ def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
         .withColumn(_CORRUPT, F.coalesce(_CORRUPT, "unread"))
         .drop("unread")
     )
-
-
-def _check_path(stream: Stream, kind: str, options: Mapping[str, str]) -> None:
-    if kind not in _WITH_SCHEMA:
-        return
-    path = options.get("path")
-    if path is None:
-        raise ScriptError(
-            f"stream {stream.name} has no path",
-            f"a stream of {kind} files is read from a folder",
-            "Add path = '...' to WITH.",
-        )
-    if "://" not in path and not any(letter in path for letter in "*?[{") and not Path(path).exists():
-        raise ScriptError(
-            f"stream {stream.name} reads '{path}', which does not exist",
-            "the path is a folder of files, seen from where the command runs",
-            "Make the folder, or correct the path.",
-        )
 
 
 def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str]) -> None:
@@ -143,9 +123,7 @@ def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mappin
     for field in declared.fields:  # type: ignore[attr-defined]
         kind_found = have.get(field.name.lower())
         if kind_found is None or not _fits(kind_found, field.dataType):
-            shown = (
-                "is not in the files" if kind_found is None else f"is {kind_found.simpleString().upper()} in the files"
-            )
+            shown = "not in the files" if kind_found is None else f"{kind_found.simpleString().upper()} in the files"
             raise ScriptError(
                 f"{stream.name}.{field.name} is {shown}",
                 f"it is declared as {field.dataType.simpleString().upper()}, and the files in '{options['path']}' have "
@@ -167,8 +145,9 @@ def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
     return one == other or isinstance(found, spark_types.StructType | spark_types.ArrayType | spark_types.MapType)
 
 
-def _refused(stream: Stream, error: PySparkException) -> ScriptError:
-    first = str(error).split("\n", 1)[0]
+def _refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
+    said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    first = str(said).split("\n", 1)[0]
     return ScriptError(
         f"Spark cannot read stream {stream.name}: {first}",
         "format and options go to spark.readStream as they are",
@@ -186,5 +165,5 @@ def _type_text(kind: spark_types.DataType) -> str:
     return kind.simpleString().upper()
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"

@@ -9,11 +9,10 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,8 +24,9 @@ from millstream.errors import QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.manifest import Clock, Manifest, Output, SlotManifest
-from millstream.pipeline.results import Target
+from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
+from millstream.pipeline.placement import Placement
+from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import GROUPS, Routing
 from millstream.pipeline.slot import Order, Report, Work, run_slot
 from millstream.plan.nodes import Plan
@@ -56,11 +56,14 @@ class Stepper:
         self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function], now: int
     ) -> None:
         self._spark, self._directory, self._functions = spark, directory, dict(functions)
-        self._pipeline = uuid.uuid4().hex
+        self._run_name = uuid.uuid4().hex
         found = manifests.latest(directory.files.below("manifest"))
-        self.manifest = found or Manifest(started=now, routing=_spread(slots))
+        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], started=now, routing=_spread(slots))
+        self._publisher = Publisher(f"{directory.place}/results")
+        self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
         self._packed = b""
+        self.places: dict[int, str] = {}
 
     @property
     def slots(self) -> int:
@@ -68,7 +71,7 @@ class Stepper:
 
     def recover(self) -> None:
         """Finishes publishing the last batch and sweeps away what no committed batch names."""
-        publish(self.manifest.outputs)
+        self._publisher.publish(self.manifest.outputs)
         sweep(self._directory.files.below("segments"), self.manifest)
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
@@ -84,9 +87,13 @@ class Stepper:
         spark_batch: int | None,
         statements: int,
         now: int,
+        arrived: int,
         finish: bool = False,
     ) -> Done:
-        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does."""
+        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does.
+
+        `now` and `arrived`, when the rows came, are microseconds.
+        """
         if self._work is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
@@ -94,7 +101,8 @@ class Stepper:
         batch = before.batch + 1
         watermarks = self.watermarks(plan, now)
         order = Order(
-            self._pipeline,
+            self._run_name,
+            before.pipeline,
             self._directory.place,
             batch,
             watermarks,
@@ -108,9 +116,12 @@ class Stepper:
         if failed:
             names = {name for report in failed for name in report.failed}
             raise QueryFailed(names, failed[0].error)
+        self.places = {report.slot: report.place for report in reports}
+        self._placement.balance(self.places)
         worked = time.time()
         after = Manifest(
             batch,
+            before.pipeline,
             before.spark_batch if spark_batch is None else spark_batch,
             statements,
             before.started,
@@ -118,14 +129,24 @@ class Stepper:
             _clocks(before.clocks, reports, now),
             {report.slot: SlotManifest(report.token, report.chains) for report in reports},
             tuple(output for report in reports for output in report.outputs),
-            _arrived(before.arrived, batch, int(began * 1e6), reports),
+            _arrived(before.arrived, batch, arrived, reports),
         )
         manifests.commit(self._directory.files.below("manifest"), after)
         self.manifest = after
         committed = time.time()
-        publish(after.outputs)
+        self._publisher.publish(after.outputs)
         _collect(self._directory.files.below("segments"), before, after)
-        return Done(after, plan, tuple(reports), watermarks, before.arrived, began, worked, committed, time.time())
+        return Done(
+            after,
+            plan,
+            tuple(reports),
+            watermarks,
+            {**before.arrived, batch: arrived},
+            began,
+            worked,
+            committed,
+            time.time(),
+        )
 
     def watermarks(self, plan: Plan, now: int) -> dict[Signature, int]:
         """How far event time has come for every chain, by what batches up to now have shown."""
@@ -141,20 +162,16 @@ class Stepper:
     def _run(self, order: Order, rows: DataFrame | None) -> list[Report]:
         if self._work is None:
             raise RuntimeError("no plan is in use")
-        slots, packed = self.slots, pickle.dumps(order, protocol=pickle.HIGHEST_PROTOCOL)
+        routing, packed = self._work.routing, pickle.dumps(order, protocol=pickle.HIGHEST_PROTOCOL)
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            slot = context.partitionId() if context else 0
-            report = run_slot(pickle.loads(packed), slot, batches)  # noqa: S301
-            yield pa.RecordBatch.from_pydict({"report": [pickle.dumps(report, protocol=pickle.HIGHEST_PROTOCOL)]})
+        def run(slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
+            return run_slot(pickle.loads(packed), slot, batches)  # noqa: S301
 
-        if rows is None or not self._work.routing.routes:
-            routed = self._spark.range(0, slots, 1, slots).filter("id < 0")
+        if rows is not None and routing.routes:
+            routed = routing.routed(rows, self.manifest.routing, self._functions)
         else:
-            routed = self._work.routing.routed(rows, self.manifest.routing, self._functions)
-        found = routed.mapInArrow(run, "report BINARY").collect()
-        return sorted((pickle.loads(row.report) for row in found), key=lambda report: int(report.slot))  # noqa: S301
+            routed = None
+        return self._placement.run(routed, run)
 
 
 def _pickled(work: Work) -> bytes:
@@ -163,29 +180,12 @@ def _pickled(work: Work) -> bytes:
     return packed
 
 
-def publish(outputs: Iterable[Output]) -> None:
-    """Gives result files their final names; what has its name already is left alone."""
-    for output in outputs:
-        files = Files.at(output.folder)
-        if files.has(output.staged):
-            files.move(output.staged, output.final)
-
-
 def sweep(segments: Files, manifest: Manifest) -> None:
     """Deletes every segment file that the batch does not name."""
     needed = _files(manifest.segment_names())
     for name in segments.names():
         if name not in needed:
             segments.delete(name)
-
-
-def sweep_staged(folders: Iterable[str]) -> None:
-    """Deletes what slots of batches that never happened have left in result folders."""
-    for folder in folders:
-        files = Files.at(folder)
-        for name in files.names():
-            if name.startswith(".") and ".parquet." in name:
-                files.delete(name)
 
 
 def _collect(segments: Files, before: Manifest, after: Manifest) -> None:

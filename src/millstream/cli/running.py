@@ -1,0 +1,181 @@
+"""A pipeline run for a person: shown on a screen, stopped by signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.changes import place_of
+from millstream.cli.screen import Screen, screen_for
+from millstream.cli.words import near
+from millstream.errors import PipelineFailed, QueryFailed
+from millstream.model.functions import Function
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.preflight import preflight
+from millstream.pipeline.progress import BatchProgress
+from millstream.plan import Plan
+from millstream.plan.calibration import load
+
+if TYPE_CHECKING:
+    from millstream.pipeline import Pipeline
+
+
+def run_script(
+    file: str,
+    text: str,
+    directory: str | None,
+    functions: dict[str, Function],
+    settings: dict[str, str],
+    *,
+    drain: bool,
+    as_json: bool,
+    master: str | None,
+) -> None:
+    """Everything `millstream run` does once the script is known to be good."""
+    stem = Path(file).stem
+    place = Directory.at(directory or f"state/{stem}")
+    preflight(text, place, functions)
+    screen = screen_for(stem, as_json=as_json)
+    with Signals() as signals:
+        pipeline = open_pipeline(
+            stem, place, screen, script=text, functions=functions, settings=settings, master=master
+        )
+        signals.stop(pipeline)
+        with screen:
+            failure = run_pipeline(pipeline, place, drain=drain)
+    screen.end(place.place, places_of(pipeline, place), None if failure is None else str(failure))
+    if failure is not None:
+        raise failure
+
+
+def open_pipeline(
+    name: str,
+    directory: Directory,
+    screen: Screen,
+    *,
+    script: str,
+    functions: dict[str, Function] | None = None,
+    settings: dict[str, str] | None = None,
+    master: str | None = None,
+) -> Pipeline:
+    """A pipeline that tells the screen, on a Spark of its own whose log lies in the directory."""
+    directory.make()
+    log = log_of(directory)
+    click.echo(f"starting Spark, which writes to {near(log)} ...", err=True)
+    from millstream.pipeline import Pipeline
+    from millstream.pipeline.session import make_session
+
+    def on_batch(batch: BatchProgress) -> None:
+        try:
+            screen.batch(batch, _windows(pipeline.plan()))
+        except BrokenPipeError:
+            # Nobody reads any more; what was written after this would fail again when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            pipeline.ask_to_stop()
+
+    # Errors of batches come to us as well; what Spark's bridge has to say of them belongs with the rest of its words.
+    bridge = logging.getLogger("py4j")
+    bridge.handlers, bridge.propagate = [logging.FileHandler(log)], False
+    word = re.sub(r"\W", "_", name)
+    name = word if re.match(r"[^\W\d]", word) else f"_{word}"
+    spark = make_session(name, master, log=log)
+    pipeline = Pipeline(
+        name,
+        directory.place,
+        script=script,
+        spark=spark,
+        functions=functions,
+        settings=settings,
+        calibration=load(),
+        on_batch=on_batch,
+        tell=screen.say,
+    )
+    return pipeline
+
+
+def _windows(plan: Plan) -> dict[str, str]:
+    """The queries in the order of their declaration, each with its window in words."""
+    intervals = {member.name: str(member.interval) for member in plan.members}
+    return {query.name: intervals[query.name] for query in plan.script.queries}
+
+
+def places_of(pipeline: Pipeline, directory: Directory) -> dict[str, str]:
+    """Where the results of the queries in force are."""
+    script = pipeline.plan().script
+    return {query.name: place_of(query, directory, script.settings) for query in script.queries}
+
+
+def log_of(directory: Directory) -> Path:
+    """Spark's own words: in the directory, or here where that is on another file system."""
+    return Path(directory.place) / "spark.log" if directory.files.is_local else Path("spark.log")
+
+
+class Signals:
+    """The first SIGINT or SIGTERM asks the pipeline to stop, a second SIGINT ends the process at once."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[int | None] = SimpleQueue()
+        self._count = 0
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __enter__(self) -> Signals:
+        self._install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._asked.put(None)
+
+    def stop(self, pipeline: Pipeline) -> None:
+        """From now on this pipeline is asked. Spark puts its own handler in place when it starts: ours comes back."""
+        self._install()
+        threading.Thread(target=self._forward, args=(pipeline,), name="millstream-signals", daemon=True).start()
+
+    def _install(self) -> None:
+        for number in self._before:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1 and number == signal.SIGINT:
+            # What is committed is safe however the process ends.
+            os._exit(130)
+        # The only thing that may be done here: locks may be held by the code that was interrupted.
+        self._asked.put(number)
+
+    def _forward(self, pipeline: Pipeline) -> None:
+        if self._asked.get() is not None:
+            click.echo("stopping after this batch ...", err=True)
+            pipeline.ask_to_stop()
+
+
+def run_pipeline(pipeline: Pipeline, directory: Directory, *, drain: bool) -> PipelineFailed | QueryFailed | None:
+    """What ended it, unless it ended well."""
+    try:
+        if drain:
+            pipeline.drain()
+        else:
+            pipeline.start()
+            try:
+                pipeline.wait()
+            finally:
+                pipeline.stop()
+    except QueryFailed as failure:
+        return failure
+    except (PipelineFailed, OSError) as failure:
+        return PipelineFailed(
+            f"{directory.place}: {failure}; nothing of the batch counts, all before it is committed."
+            f" See {log_of(directory)}, and start again when the cause is gone."
+        )
+    return None

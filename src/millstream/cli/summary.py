@@ -1,0 +1,65 @@
+"""What a run amounted to, in words and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from millstream.cli.history import History
+from millstream.cli.words import count, counted, near, seconds, size
+
+
+def summary_lines(history: History, directory: str, places: Mapping[str, str]) -> Iterator[str]:
+    """`places` says where each query's results are."""
+    last = history.last
+    if last is None:
+        yield f"No batch: there was nothing to read. The pipeline's directory is {near(directory)}."
+        return
+    span = last.committed - history.began
+    rows = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.rows_in.items())) or "none"
+    yield f"{counted(history.batches, 'batch')} in {seconds(span)}; rows in: {rows}"
+    late = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.late.items()) if number)
+    if late:
+        yield f"late or unreadable, kept in {near(directory)}/late: {late}"
+    split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
+    yield f"time in batches {seconds(history.seconds)}: {split}"
+    yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
+    if last.deferred:
+        yield f"{counted(last.deferred, 'unit')} of work put off: a restart takes them up, --drain finishes them"
+    names = history.queries()
+    wide = max((len(name) for name in names), default=0)
+    numbers = {name: count(history.rows_out[name]) for name in names}
+    long = max((len(number) for number in numbers.values()), default=0)
+    yield "rows out, response (median, p99), results:"
+    for name in names:
+        waits = history.waits.get(name)
+        times = f"{seconds(waits.median):>8} {seconds(waits.p99):>8}" if waits else f"{'-':>8} {'-':>8}"
+        place = near(places[name]) if name in places else "dropped"
+        yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {place}"
+
+
+def summary_json(history: History, directory: str, places: Mapping[str, str], error: str | None) -> dict[str, Any]:
+    last = history.last
+    return {
+        "directory": directory,
+        "batches": history.batches,
+        "last_batch": last.batch if last else None,
+        "seconds": last.committed - history.began if last else 0.0,
+        "rows_in": dict(history.rows_in),
+        "late": dict(history.late),
+        "queries": {
+            name: {
+                "rows": history.rows_out[name],
+                "median": history.waits[name].median if name in history.waits else None,
+                "p99": history.waits[name].p99 if name in history.waits else None,
+                "results": places.get(name),
+            }
+            for name in history.queries()
+        },
+        "state_rows": last.state_rows if last else 0,
+        "state_bytes": last.state_bytes if last else 0,
+        "deferred": last.deferred if last else 0,
+        "split": dict(history.split),
+        "messages": list(history.messages),
+        "error": error,
+    }

@@ -1,0 +1,55 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BLOCKS = "▏▎▍▌▋▊▉█"
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def counted(number: int, word: str) -> str:
+    """'1 query', '2 queries'."""
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("ch") else f"{word}s"
+    return f"{number:,} {word if number == 1 else plural}"
+
+
+def size(nbytes: float) -> str:
+    """In powers of ten: '812 B', '9.8 MB'."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.3g} {unit}"
+        nbytes /= 1_000
+    return f"{nbytes:,.3g} TB"
+
+
+def seconds(length: float) -> str:
+    """'0.61 s', '12 s', '5 min 12 s', '3 h 5 min', '12 d'."""
+    if length < 10:
+        return f"{length:.2f} s"
+    whole = round(length)
+    if whole < 60:
+        return f"{whole} s"
+    for unit, name, below, small in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // below
+            return f"{whole // unit:,} {name} {rest} {small}" if rest else f"{whole // unit:,} {name}"
+    return f"{whole} s"
+
+
+def bar(value: float, most: float, width: int) -> str:
+    """So much of the width, to an eighth of a letter; something is never drawn as nothing."""
+    if value <= 0 or most <= 0:
+        return ""
+    eighths = max(1, round(min(1.0, value / most) * width * 8))
+    whole, rest = divmod(eighths, 8)
+    return "█" * whole + (BLOCKS[rest - 1] if rest else "")
+
+
+def near(path: str | Path) -> str:
+    """A path as one would type it here."""
+    inside = "://" not in str(path) and Path(path).is_relative_to(Path.cwd())
+    return str(Path(path).relative_to(Path.cwd())) if inside else str(path)

@@ -1,0 +1,90 @@
+"""Where slots run.
+
+On one machine a shuffle is enough. On a cluster a slot should stay with the executor that has its segments open, so
+each batch is grouped together with an anchor: a cached table of one row per slot, whose partitions Spark prefers to
+visit where they are cached. Nothing but speed depends on it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.pipeline.routing import SLOT
+from millstream.pipeline.slot import Report
+
+Run = Callable[[int, Iterable[pa.RecordBatch]], Report]
+_SCHEMA = "report BINARY"
+_TRIES = 5
+
+
+class Placement:
+    """Sends rows, each with its slot, to the slots and brings their reports back."""
+
+    def __init__(self, spark: SparkSession, slots: int) -> None:
+        self._spark, self._slots = spark, slots
+        self._anchor: DataFrame | None = None
+        self._tries = 0
+        self.on_cluster = not str(spark.sparkContext.master).startswith("local[")
+
+    def run(self, rows: DataFrame | None, work: Run) -> list[Report]:
+        """One report of every slot, whether it has rows or not."""
+        found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
+        if len(found) < self._slots:
+            # Where Spark sees beforehand that a batch is empty, it runs nothing at all.
+            return self.run(None, work)
+        return sorted((pickle.loads(packed) for packed in found), key=lambda report: int(report.slot))  # noqa: S301
+
+    def _here(self, rows: DataFrame | None, work: Run) -> list[bytes]:
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            slot = context.partitionId() if context else 0
+            yield pa.RecordBatch.from_pydict({"report": [_packed(work(slot, batches if has_rows else ()))]})
+
+        has_rows = rows is not None
+        if rows is None:
+            sent = self._spark.range(0, self._slots, 1, self._slots)
+        else:
+            sent = rows.repartitionById(self._slots, SLOT)
+        return [row.report for row in sent.mapInArrow(run, _SCHEMA).collect()]
+
+    def _on_cluster(self, rows: DataFrame | None, work: Run) -> list[bytes]:
+        anchor = self._anchored()
+        if rows is None:
+            rows = self._spark.range(0).selectExpr(f"CAST(id AS INT) AS {SLOT}")
+
+        def run(key: tuple[pa.Scalar, ...], _: pa.Table, batch: pa.Table) -> pa.Table:
+            return pa.table({"report": [_packed(work(key[0].as_py(), batch.to_batches()))]})
+
+        grouped = rows.repartitionById(self._slots, SLOT).groupBy(SLOT)
+        found = anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA).collect()
+        return [row.report for row in found]
+
+    def _anchored(self) -> DataFrame:
+        if self._anchor is None:
+            slots = self._spark.createDataFrame([(slot,) for slot in range(self._slots)], f"{SLOT} INT")
+            self._anchor = slots.repartitionById(self._slots, SLOT).persist()
+            self._anchor.count()
+        return self._anchor
+
+    def balance(self, places: Mapping[int, str]) -> None:
+        """Casts the anchor anew where slots crowd on one executor while another has none to speak of."""
+        if self._anchor is None or self._tries >= _TRIES:
+            return
+        executors = max(1, len(self._spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1)
+        most = max(Counter(places.values()).values())
+        if most > -(-self._slots // executors):
+            self._tries += 1
+            self._anchor.unpersist()
+            self._anchor = None
+        else:
+            self._tries = 0
+
+
+def _packed(report: Report) -> bytes:
+    return pickle.dumps(report, protocol=pickle.HIGHEST_PROTOCOL)

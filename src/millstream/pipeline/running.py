@@ -1,0 +1,237 @@
+"""A pipeline at work: Spark calls it with every batch, heartbeats give it batches without rows, until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.errors import PipelineFailed, QueryFailed
+from millstream.pipeline.arrivals import arrived
+from millstream.pipeline.control import Control
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.manifest import Output
+from millstream.pipeline.progress import BatchProgress, progress
+from millstream.pipeline.results import sweep_staged
+from millstream.pipeline.sinks import deliver
+from millstream.pipeline.step import Stepper
+
+_BREATH = 0.02
+
+
+class _Stopping(Exception):
+    """Refuses a batch of Spark's: to return would tell Spark that the batch is done."""
+
+
+class Running:
+    """One run, from recovery to its stop. Only one batch is at hand at a time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Directory,
+        control: Control,
+        stepper: Stepper,
+        on_batch: Callable[[BatchProgress], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._spark, self._directory = spark, directory
+        self._control, self._stepper = control, stepper
+        self._on_batch, self._tell = on_batch, tell
+        self._query: StreamingQuery | None = None
+        self._beat: threading.Thread | None = None
+        self._step_lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._started = now()
+        self._last_step = 0.0
+        self._last_watermarks: Mapping[Any, int] = {}
+        self._recover()
+        self._use()
+
+    def launch(self, source: DataFrame, *, available_now: bool) -> None:
+        """Begins to read: what is there already, or whatever comes."""
+        settings = self._control.planned().script.settings
+        writer = source.writeStream.foreachBatch(self._on_rows).option("checkpointLocation", self._directory.checkpoint)
+        writer = (
+            writer.trigger(availableNow=True)
+            if available_now
+            else writer.trigger(processingTime=f"{settings.trigger} microseconds")
+        )
+        try:
+            self._query = writer.start()
+        except PySparkException as error:
+            raise PipelineFailed(str(error).split("\n", 1)[0]) from None
+        if not available_now:
+            self._beat = threading.Thread(target=self._heartbeats, name="millstream-heartbeats", daemon=True)
+            self._beat.start()
+
+    def finish(self) -> None:
+        """Waits until all that was there is read, then finishes what was put off."""
+        if self._query is not None:
+            with suppress(PySparkException):  # said better below
+                while self._query.isActive and not self._stopping.is_set():
+                    self._query.awaitTermination(1)
+        self._raise_error()
+        with self._step_lock:
+            if not self._stopping.is_set():
+                self._step(None, None, finish=True)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until the run ends or the time is over; whether it has ended. Raises what ended it."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self._query is not None and self._query.isActive:
+            if self._stopping.wait(0.1):
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+        with self._step_lock:  # the batch at hand is done
+            self._raise_error()
+        return True
+
+    def ask_to_stop(self) -> None:
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Finishes the batch at hand, then stops."""
+        self._stopping.set()
+        with self._step_lock:
+            pass
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+        if self._beat is not None and self._beat is not threading.current_thread():
+            self._beat.join()
+            self._beat = None
+
+    def _recover(self) -> None:
+        self._stepper.recover()
+        place = self._directory.place
+        late = [f"{place}/late/{stream.name}" for stream in self._control.planned().script.streams]
+        shared = [f"{place}/results/shared/{name}" for name in self._directory.files.folders("results/shared")]
+        sweep_staged([*(target.folder for target in self._control.targets().values()), *late, *shared])
+        self._hand_over(self._stepper.manifest.batch, self._stepper.manifest.outputs)
+
+    def _use(self) -> None:
+        self._stepper.use(self._control.planned(), self._control.since(), self._control.targets())
+
+    def _on_rows(self, rows: DataFrame, spark_batch: int) -> None:
+        """Called by Spark for each of its batches."""
+        with self._step_lock:
+            if spark_batch <= self._stepper.manifest.spark_batch:
+                return
+            try:
+                self._catch_up()
+                self._step(rows, spark_batch)
+            except _Stopping:
+                raise
+            except BaseException as error:
+                self._error = error
+                raise
+
+    def _catch_up(self) -> None:
+        """Reads no further while more units wait than the backlog may hold."""
+        limit = self._control.planned().script.settings.backlog
+        while not self._stopping.is_set() and limit and self._stepper.manifest.deferred > limit:
+            self._step(None, None, held_back=True)
+        if self._stopping.is_set():
+            raise _Stopping
+
+    def _step(
+        self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False, held_back: bool = False
+    ) -> None:
+        if self._control.change(self._stepper.manifest.batch + 1):
+            self._use()
+        came = began = now()
+        if spark_batch is not None:
+            came = arrived(self._directory.checkpoint, spark_batch, self._started, began)
+        while True:
+            try:
+                done = self._stepper.step(
+                    rows,
+                    spark_batch=spark_batch,
+                    statements=self._control.in_force.count,
+                    now=began,
+                    arrived=came,
+                    finish=finish,
+                )
+                break
+            except QueryFailed as failure:
+                self._fail(failure)
+        self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
+        self._hand_over(done.manifest.batch, done.manifest.outputs)
+        self._on_batch(progress(done, held_back=held_back))
+
+    def _hand_over(self, batch: int, outputs: Iterable[Output]) -> None:
+        """To sinks outside our files; a query whose sink raises ends with the next batch."""
+        control = self._control
+        while control.sinks.external or control.sinks.callbacks:
+            try:
+                deliver(self._spark, batch, outputs, control.queries(), control.sinks, self._directory.place)
+                return
+            except QueryFailed as failure:
+                self._fail(failure)
+
+    def _fail(self, failure: QueryFailed) -> None:
+        if self._control.planned().script.settings.on_error == "stop":
+            raise failure
+        for query in failure.queries:
+            self._control.fail(query, failure.cause, self._stepper.manifest.batch + 1)
+            self._tell(f"query {query} is stopped: {failure.cause}")
+        self._use()
+
+    def _heartbeats(self) -> None:
+        """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
+        interval = self._control.planned().script.settings.heartbeat / 1e6
+        pause = min(max(interval, 0.05), 0.5)
+        while not self._stopping.wait(_BREATH if self._stepper.manifest.deferred else pause):
+            # Work that waits needs no pause; to take a breath lets a batch with rows go first.
+            quiet = time.monotonic() - self._last_step >= interval or self._stepper.manifest.deferred
+            if not quiet or not self._has_work() or not self._step_lock.acquire(timeout=0.05):
+                continue
+            try:
+                if not self._stopping.is_set() and self._error is None:
+                    self._step(None, None)
+            except BaseException as error:  # raised to whoever waits for the run
+                self._error = error
+                self._stopping.set()
+            finally:
+                self._step_lock.release()
+
+    def _has_work(self) -> bool:
+        manifest = self._stepper.manifest
+        if manifest.deferred:
+            return True
+        if manifest.batch and self._stepper.watermarks(self._control.planned(), now()) != self._last_watermarks:
+            return True
+        return bool(self._control.registry.waiting())
+
+    def _raise_error(self) -> None:
+        if self._error is not None and not isinstance(self._error, PySparkException):
+            raise self._error
+        broken: BaseException | None = self._error
+        if broken is None and self._query is not None and not self._stopping.is_set():
+            # A batch that Spark begins while the run stops is refused, which is no failure.
+            broken = self._query.exception()
+        if broken is not None:
+            raise PipelineFailed(_first_cause(str(broken))) from None
+
+
+def now() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+def _first_cause(text: str) -> str:
+    """The line of a Spark failure that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = [line for line in lines if "Error" in line or "Exception" in line]
+    if any("No space left on device" in line for line in lines):
+        return "the disk is full: No space left on device. Nothing of this batch counts; make room and start again"
+    return last[-1] if last else lines[0] if lines else text

@@ -1,0 +1,315 @@
+"""Spark gives what the engine gives: several chains, all kinds of keys, live changes, restarts, put-off work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream.errors import ScriptError
+from millstream.lab.generators import Sensors
+from millstream.model.functions import function
+from millstream.testing import Session, run
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+STREAMS = """
+CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
+CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
+"""
+PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
+Rows = list[dict[str, Any]]
+
+
+def same(found: pa.Table | Rows, expected: pa.Table | Rows) -> None:
+    one, other = (rows if isinstance(rows, list) else rows.to_pylist() for rows in (found, expected))
+    assert sorted(map(repr, one)) == sorted(map(repr, other))
+
+
+def some_rows(seed: int, count: int, first: int, last: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    seconds = np.sort(rng.integers(first, last, count))
+    return [
+        {"k": int(key), "v": round(float(value), 3), "Ts": START + timedelta(seconds=int(second))}
+        for key, value, second in zip(rng.integers(0, 8, count), rng.random(count), seconds, strict=True)
+    ]
+
+
+def test_a_stream_in_several_chains_by_several_keys() -> None:
+    streams = "\n".join(
+        f"CREATE STREAM {name} (k INT, t STRING, n BIGINT, Ts TIMESTAMP) WITH (time = 'Ts', delay = '1 minute');"
+        for name in "ABC"
+    )
+    queries = {
+        "by_int": "A, B WHERE x.k = y.k",
+        "by_text": "A, B WHERE x.t = y.t",
+        "by_both": "B, C WHERE x.k = y.k AND x.t = y.t",
+        "mixed_types": "A, C WHERE x.k = y.n",
+        "computed": "A, B WHERE x.k + 1 = y.n",
+        "itself": "A, A WHERE x.k = y.n",
+        "no_key": "B, C WHERE x.n < y.n",
+    }
+    for name, text in queries.items():
+        left, right = text.split(" WHERE ")[0].split(", ")
+        streams += f"\nCREATE QUERY {name} AS SELECT x.k AS xk, y.k AS yk, x.t AS xt, y.n AS yn, x.Ts AS at FROM " + (
+            text.replace(f"{left}, {right}", f"{left} x, {right} y", 1) + " WINDOW 20 SECONDS;"
+        )
+    rng = np.random.default_rng(5)
+    rows: dict[str, list[Rows]] = {name: [] for name in "ABC"}
+    for batch in range(3):
+        for parts in rows.values():
+            parts.append(
+                [
+                    {
+                        "k": None if key == 0 else int(key),
+                        "t": None if key == 1 else f"text {key}",
+                        "n": int(number),
+                        "Ts": START + timedelta(seconds=int(second) + batch * 20),
+                    }
+                    for key, number, second in zip(*(rng.integers(0, high, 40) for high in (9, 9, 30)), strict=True)
+                ]
+            )
+    expected = run(streams, rows)
+    found = run(streams, rows, runner="spark", settings={"slots": "3"})
+    for name, table in expected.items():
+        assert len(table) > 0, name
+        same(found[name], table)
+
+
+def test_queries_come_and_go_as_in_the_engine(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY goes AS {PAIR} WINDOW 5 SECONDS;"
+    batches = [
+        {"A": some_rows(2 * n, 30, n * 10, n * 10 + 10), "B": some_rows(2 * n + 1, 30, n * 10, n * 10 + 10)}
+        for n in range(4)
+    ]
+    session = Session(script)
+    found = mill(script)
+    found.pipeline.start()
+    for number, batch in enumerate(batches):
+        if number == 1:
+            session.change(f"{script} CREATE QUERY wide AS {PAIR} WINDOW 25 SECONDS;")
+            found.pipeline.query("wide", f"{PAIR} WINDOW 25 SECONDS")
+        if number == 2:
+            gone = session.results("goes").to_pylist()
+            session.change(
+                f"{STREAMS} CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS;"
+                f"CREATE QUERY wide AS {PAIR} WINDOW 25 SECONDS;"
+            )
+            goes = found.results("goes")
+            found.pipeline.drop("goes")
+        found.put(batch)
+        session.feed(batch)
+        found.await_rows(60)
+    found.pipeline.stop()
+    same(goes, gone)
+    same(found.results("stays"), session.results("stays"))
+    same(found.results("wide"), session.results("wide"))
+    with pytest.raises(ScriptError, match='no query "goes"'):
+        found.pipeline.drop("goes")
+
+
+def test_put_off_work_is_finished_without_new_rows(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 60 SECONDS;"
+    batches = [
+        {"A": some_rows(n, 40, n * 9, n * 9 + 30), "B": some_rows(n + 9, 40, n * 9, n * 9 + 30)} for n in range(2)
+    ]
+    script = script.replace("time = 'Ts'", "time = 'Ts', delay = '2 minutes'")
+    found = mill(script, settings={"budget": "1 microsecond", "heartbeat": "100 milliseconds", "slicing": "memory"})
+    found.pipeline.start()
+    deferred = []
+    for batch in batches:
+        found.put(batch)
+        deferred.append(found.await_rows(80).deferred)
+    assert max(deferred) > 0, "the budget leaves work for later"
+    found.await_rows(0, until=lambda batch: batch.deferred == 0)
+    found.pipeline.stop()
+    expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})
+    for name in "qr":
+        same(found.results(name), expected[name])
+
+
+def test_an_edited_script_goes_on_with_the_state(mill: Callable[..., Any]) -> None:
+    before = (
+        f"{STREAMS} CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY changes AS {PAIR} WINDOW 5 SECONDS;"
+    )
+    after = (
+        f"{STREAMS} CREATE QUERY changes AS {PAIR} WINDOW 9 SECONDS; CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS;"
+    )
+    batches = [{"A": some_rows(n, 30, n * 8, n * 8 + 8), "B": some_rows(n + 7, 30, n * 8, n * 8 + 8)} for n in range(2)]
+    session = Session(before)
+    first = mill(before)
+    first.put(batches[0])
+    first.pipeline.drain()
+    session.feed(batches[0])
+    session.change(after)
+    second = mill(after)
+    second.put(batches[1])
+    second.pipeline.drain()
+    session.feed(batches[1])
+    session.close()
+    for name in ("stays", "changes"):
+        same(second.results(name), session.results(name))
+    other = after.replace("v DOUBLE", "v DOUBLE, more INT")
+    with pytest.raises(ScriptError, match="stream A has changed"):
+        mill(other).pipeline.drain()
+
+
+def test_a_function_that_raises_stops_its_query_and_no_other(mill: Callable[..., Any]) -> None:
+    @function("BOOLEAN", "DOUBLE", "DOUBLE")
+    def picky(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if np.any(a + b > 100):
+            raise ValueError("too much")
+        return a < b
+
+    functions = {"picky": picky}
+    script = f"{STREAMS} CREATE QUERY good AS {PAIR} WINDOW 10 SECONDS;"
+    script += f"CREATE QUERY bad AS {PAIR} AND picky(A.v, B.v) WINDOW 10 SECONDS;"
+    script += f"CREATE QUERY narrow AS {PAIR} AND picky(A.v, B.v) WINDOW 1 SECOND;"
+    fine = {"A": [{"k": 1, "v": 1.0, "Ts": START}], "B": [{"k": 1, "v": 2.0, "Ts": START}]}
+    too_much = {
+        "A": [{"k": 1, "v": 90.0, "Ts": START + timedelta(seconds=1)}],
+        "B": [{"k": 1, "v": 91.0, "Ts": START + timedelta(seconds=4)}],
+    }
+    found = mill(script, functions=functions)
+    found.put(fine)
+    found.put(too_much)
+    found.pipeline.drain()
+    same(
+        found.results("good"),
+        run(
+            f"{STREAMS} CREATE QUERY good AS {PAIR} WINDOW 10 SECONDS;",
+            {name: [fine[name], too_much[name]] for name in "AB"},
+        )["good"],
+    )
+    same(found.results("narrow"), [{"k": 1, "av": 1.0, "bv": 2.0}])
+    assert found.said == ["query bad is stopped: ValueError: too much"]
+    again = mill(script, functions=functions)
+    again.pipeline.drain()
+    assert "bad" not in again.pipeline.queries()
+    assert any("bad was stopped" in said and "too much" in said for said in again.said)
+
+
+def test_on_error_stop_stops_everything(mill: Callable[..., Any]) -> None:
+    @function("BOOLEAN", "DOUBLE")
+    def never(_: np.ndarray) -> np.ndarray:
+        raise ValueError("not today")
+
+    found = mill(
+        f"{STREAMS} CREATE QUERY q AS {PAIR} AND never(A.v) WINDOW 10 SECONDS;",
+        functions={"never": never},
+        settings={"on_error": "stop"},
+    )
+    found.put({"A": some_rows(1, 5, 0, 5), "B": some_rows(2, 5, 0, 5)})
+    with pytest.raises(Exception, match="query 'q': ValueError: not today"):
+        found.pipeline.drain()
+    assert found.pipeline.batch == 0
+
+
+def test_strict_order_survives_a_restart(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY q AS SELECT A.Ts AS a, B.Ts AS b FROM A, B WHERE A.k = B.k WINDOW 30 SECONDS;"
+    script = script.replace("time = 'Ts'", "time = 'Ts', delay = '20 seconds'")
+    batches = [
+        {"A": some_rows(n, 30, n * 8, n * 8 + 12), "B": some_rows(n + 7, 30, n * 8, n * 8 + 12)} for n in range(3)
+    ]
+    options = {"settings": {"order": "strict", "slots": "1"}}
+    for batch in batches:
+        found = mill(script, **options)
+        found.put(batch)
+        found.pipeline.start()
+        found.await_rows(60)
+        found.pipeline.stop()
+    held = len(found.results("q"))
+    last = mill(script, **options)
+    last.pipeline.drain()
+    rows = last.results("q")
+    expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})["q"].to_pylist()
+    assert held < len(rows), "rows were held when the pipeline stopped"
+    same(rows, expected)
+    order = [max(row["a"], row["b"]) for row in rows]
+    assert order == sorted(order)
+
+
+TAXI = Path(__file__).parents[3] / "shared" / "data" / "nyc_taxi"
+
+
+@pytest.mark.skipif(not TAXI.exists(), reason="the taxi rides are not here")
+def test_taxi_rides() -> None:
+    from pyarrow import csv
+
+    tables = {name: csv.read_csv(TAXI / f"{name}.csv.gz") for name in ("ride_start", "ride_end")}
+    script = ""
+    rows = {}
+    for name, table in tables.items():
+        script += f"CREATE STREAM {name} (rideId BIGINT, Ts TIMESTAMP) WITH (time = 'Ts');\n"
+        times = pa.compute.multiply(table["ts_ms"], 1000).cast(pa.timestamp("us", "UTC"))
+        rows[name] = pa.table({"rideId": table["rideId"].cast(pa.int64()), "Ts": times})
+    join = "SELECT s.rideId FROM ride_start s, ride_end e WHERE s.rideId = e.rideId"
+    for minutes in (1, 10, 30):
+        span = f"e.Ts BETWEEN s.Ts AND s.Ts + INTERVAL '{minutes}' MINUTE"
+        script += f"CREATE QUERY within_{minutes} AS {join} AND {span};\n"
+        script += f"CREATE QUERY strict_{minutes} AS {join} WINDOW {minutes} MINUTES;\n"
+    cut = {
+        name: [table.filter(_between(table, first, first + 30)) for first in range(0, 120, 30)]
+        for name, table in rows.items()
+    }
+    assert {name: sum(map(len, parts)) for name, parts in cut.items()} == {"ride_start": 53_550, "ride_end": 46_450}
+    found = run(script, cut, runner="spark")
+    assert {name: len(table) for name, table in found.items()} == {
+        "within_1": 595,
+        "within_10": 22_693,
+        "within_30": 45_116,
+        "strict_1": 350,
+        "strict_10": 21_358,
+        "strict_30": 44_988,
+    }
+
+
+def _between(table: pa.Table, first: int, last: int) -> pa.ChunkedArray:
+    start = datetime(2013, 1, 1, tzinfo=UTC)
+    low, high = (pa.scalar(start + timedelta(minutes=m), pa.timestamp("us", "UTC")) for m in (first, last))
+    times = table["Ts"]
+    return pa.compute.and_(pa.compute.greater_equal(times, low), pa.compute.less(times, high))
+
+
+def test_seven_windows_of_sensors() -> None:
+    streams = "\n".join(
+        f"CREATE STREAM {name} (LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP) WITH (time = 'Ts');"
+        for name in ("Warm", "Wet")
+    )
+    for window in (1, 5, 10, 15, 20, 25, 30):
+        streams += f"\nCREATE QUERY w{window} AS SELECT * FROM Warm T, Wet H WHERE T.LocationId = H.LocationId"
+        streams += f" WINDOW {window} SECONDS;"
+    sensors = Sensors(rate=200, locations=40, seconds=60)
+    rows = {"Warm": list(sensors.batches(1, 5)), "Wet": list(sensors.batches(2, 5))}
+    expected, found = run(streams, rows), run(streams, rows, runner="spark")
+    for name, table in expected.items():
+        key = [(column, "ascending") for column in table.column_names if "Reading" in column]
+        assert len(table) > 0
+        assert found[name].sort_by(key).equals(table.sort_by(key)), name
+
+
+def test_a_backlog_holds_back_reading(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 5 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 60 SECONDS;"
+    script = script.replace("time = 'Ts'", "time = 'Ts', delay = '2 minutes'")
+    batches = [
+        {"A": some_rows(n, 40, n * 9, n * 9 + 30), "B": some_rows(n + 9, 40, n * 9, n * 9 + 30)} for n in range(3)
+    ]
+    limited = {"budget": "1 microsecond", "backlog": "1", "slicing": "memory", "slots": "1"}
+    found = mill(script, settings=limited)
+    for batch in batches:
+        found.put(batch)
+    found.pipeline.drain()
+    seen = list(found.done.queue)
+    assert any(batch.held_back for batch in seen)
+    reading = [number for number, batch in enumerate(seen) if batch.rows_in]
+    for first, second in pairwise(reading):
+        assert seen[second - 1].deferred <= 1, "a batch is read when no more than one unit waits"
+        assert second > first + 1
+    expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})
+    for name in "qr":
+        same(found.results(name), expected[name])

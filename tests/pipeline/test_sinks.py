@@ -1,0 +1,169 @@
+"""Where results go: linked and shared files, Spark's writers, callbacks, the late output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from millstream.errors import ScriptError, ScriptErrors
+from millstream.testing import run
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+STREAMS = """
+CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
+CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
+"""
+PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
+BATCHES = [
+    {
+        name: [{"k": n % 3, "v": n + shift, "Ts": START + timedelta(seconds=10 * batch + n)} for n in range(12)]
+        for name, shift in (("A", 0.0), ("B", 0.5))
+    }
+    for batch in range(2)
+]
+ROWS = {name: [batch[name] for batch in BATCHES] for name in "AB"}
+
+
+def filled(mill: Any) -> Any:
+    for batch in BATCHES:
+        mill.put(batch)
+    return mill
+
+
+def same(found: list[dict[str, Any]], expected: pa.Table) -> None:
+    assert sorted(map(repr, found)) == sorted(map(repr, expected.to_pylist()))
+
+
+def expected(window: int) -> pa.Table:
+    return run(f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW {window} SECONDS;", ROWS)["q"]
+
+
+def test_rows_two_queries_get_are_one_file(mill: Callable[..., Any], tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    script = f"{STREAMS} CREATE QUERY wide AS {PAIR} WINDOW 9 SECONDS;"
+    script += f"CREATE QUERY narrow WITH (path = '{other}') AS {PAIR} WINDOW 2 SECONDS;"
+    found = filled(mill(script))
+    found.pipeline.drain()
+    same(found.results("wide"), expected(9))
+    same(found.results("narrow"), expected(2))
+    wide, narrow = (
+        {path.stat().st_ino for path in folder.glob("*.parquet")}
+        for folder in (tmp_path / "state" / "results" / "wide", other)
+    )
+    assert narrow < wide, "every file of the narrow query is one of the wide one's"
+    # Any reader of Parquet sees just the SELECT list.
+    same(pyarrow.dataset.dataset(other).to_table().to_pylist(), expected(2))
+
+
+def test_shared_results_are_written_once_and_named_in_manifests(mill: Callable[..., Any], tmp_path: Path) -> None:
+    script = f"{STREAMS} SET results = 'shared'; CREATE QUERY wide AS {PAIR} WINDOW 9 SECONDS;"
+    script += f"CREATE QUERY narrow AS {PAIR} WINDOW 2 SECONDS; "
+    script += f"CREATE QUERY own WITH (results = 'own') AS {PAIR} WINDOW 2 SECONDS;"
+    found = filled(mill(script))
+    found.pipeline.drain()
+    for name, window in (("wide", 9), ("narrow", 2), ("own", 2)):
+        same(found.results(name), expected(window))
+    results = tmp_path / "state" / "results"
+    by_hand = []
+    for folder in json.loads((results / "narrow" / "manifest.json").read_text())["folders"]:
+        by_hand += pyarrow.dataset.dataset(results / "narrow" / folder).to_table().to_pylist()
+    same(by_hand, expected(2))
+    rows = sum(pq.read_metadata(path).num_rows for path in results.glob("shared/*/*.parquet"))
+    assert rows == len(expected(9)), "every pair is written once"
+    assert not list(results.glob("narrow/*.parquet"))
+
+
+def test_callbacks_get_committed_batches(mill: Callable[..., Any]) -> None:
+    got: dict[int, pa.Table] = {}
+    found = filled(mill(f"{STREAMS} CREATE QUERY other AS {PAIR} WINDOW 2 SECONDS;"))
+    found.pipeline.query("q", f"{PAIR} WINDOW 9 SECONDS", sink=got.__setitem__)
+    found.pipeline.drain()
+    assert len(got) == 2
+    same(pa.concat_tables(got.values()).to_pylist(), expected(9))
+    same(found.results("other"), expected(2))
+    assert any("callback may see its last batch twice" in said for said in found.said)
+
+
+def test_a_callback_that_raises_stops_its_query(mill: Callable[..., Any]) -> None:
+    def refuse(batch: int, _: pa.Table) -> None:
+        raise RuntimeError(f"not batch {batch}")
+
+    found = filled(mill(f"{STREAMS} CREATE QUERY other AS {PAIR} WINDOW 2 SECONDS;"))
+    found.pipeline.query("q", f"{PAIR} WINDOW 9 SECONDS", sink=refuse)
+    found.pipeline.drain()
+    assert "query q is stopped: callback: RuntimeError: not batch 1" in found.said
+    assert found.pipeline.queries() == ["other"]
+    same(found.results("other"), expected(2))
+
+
+def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    csv = f"format = 'csv', path = '{tmp_path}/csv', header = 'true'"
+    script = f"{STREAMS} CREATE QUERY to_csv WITH ({csv}) AS {PAIR} WINDOW 9 SECONDS;"
+    script += f"CREATE QUERY to_json WITH (format = 'json', path = '{tmp_path}/both') AS {PAIR} WINDOW 2 SECONDS;"
+    script += f"CREATE QUERY to_json_too WITH (format = 'json', path = '{tmp_path}/both') AS {PAIR} WINDOW 2 SECONDS;"
+    script += f"CREATE QUERY shown WITH (format = 'console') AS {PAIR} WINDOW 1 SECOND;"
+    script += f"CREATE QUERY kept WITH (format = 'memory') AS {PAIR} WINDOW 9 SECONDS;"
+    found = filled(mill(script))
+    found.pipeline.drain()
+    read = [pyarrow.csv.read_csv(path) for path in (tmp_path / "csv").glob("batch=*/*.csv")]
+    same(pa.concat_tables(read).to_pylist(), expected(9))
+    lines = [line for path in (tmp_path / "both").glob("*/*.json") for line in path.read_text().splitlines()]
+    assert len(lines) == 2 * len(expected(2)), "two queries share a folder"
+    session = found.pipeline.spark
+    assert session.table("kept").count() == len(expected(9))
+    assert "query shown" in capfd.readouterr().out
+    assert [said for said in found.said if "console" in said]
+    assert not list((tmp_path / "state" / "outbox").glob("*/*.parquet")), "the outbox is empty"
+
+
+def test_rows_that_cannot_be_used_are_late(tmp_path: Path) -> None:
+    from millstream.pipeline import Pipeline
+
+    folder = tmp_path / "in"
+    for name in "AB":
+        (folder / name).mkdir(parents=True)
+    (folder / "A" / "1.json").write_text(
+        '{"k": 1, "v": 1.5, "Ts": "2024-01-01T00:00:00Z"}\n{"k": 1, "v": "no num\n{"k": 2, "v": 1.0}\n'
+    )
+    (folder / "B" / "1.json").write_text('{"k": 1, "v": 2.5, "Ts": "2024-01-01T00:00:00Z"}\n')
+    script = STREAMS.replace("time = 'Ts'", "format = 'json', path = '{}', time = 'Ts'")
+    for name in "AB":
+        script = script.replace("'{}'", f"'{folder / name}'", 1)
+    script += f"CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
+    pipeline = Pipeline("test", tmp_path / "state", script=script)
+    pipeline.drain()
+    assert pipeline.results("q").to_pylist() == [{"k": 1, "av": 1.5, "bv": 2.5}]
+    (folder / "B" / "2.json").write_text('{"k": 1, "v": 3.5, "Ts": "2023-12-31T23:00:00Z"}\n')
+    again = Pipeline("test", tmp_path / "state", script=script)
+    again.drain()
+    late = {name: pyarrow.dataset.dataset(tmp_path / "state" / "late" / name).to_table().to_pylist() for name in "AB"}
+    assert sorted((row["_reason"], row["_text"] is not None) for row in late["A"]) == [
+        ("does not parse", True),
+        ("null time", False),
+    ]
+    assert [(row["_reason"], row["v"], row["_chain"]) for row in late["B"]] == [
+        ("older than the watermark", 3.5, "A B k = k")
+    ]
+    assert len(again.results("q")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("format = 'parquet', header = 'true'", "option header"),
+        ("compression = 'zip'", "compression = 'zip'"),
+        ("results = 'mine'", "results = 'mine'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(mill: Callable[..., Any], options: str, found: str) -> None:
+    with pytest.raises((ScriptError, ScriptErrors), match=found):
+        mill(f"{STREAMS} CREATE QUERY q WITH ({options}) AS {PAIR} WINDOW 9 SECONDS;").pipeline.drain()
