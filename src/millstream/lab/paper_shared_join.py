@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millstream.lab import shared_join_model
-from millstream.lab.shared_join_run import TABLE_1, Outcome, Setup, measure, stretch_for
+from millstream.lab.shared_join_run import TABLE_1, Costs, Outcome, Setup, calibrated, measure
 from millstream.lab.show import bars, save_csv, save_lines, verdict
 
 POLICIES = ("lwo", "swf", "greedy")
 BURSTS = (1, 2, 3, 4, 5)
+COUNTED, CPU = CLOCKS = ("counted", "cpu")
 
 
 def figure_3() -> Iterator[str]:
@@ -21,10 +22,10 @@ def figure_5() -> Iterator[str]:
     yield from shared_join_model.figure("swf")
 
 
-def figures_7_and_8(directory: Path, tuples: int) -> Iterator[str]:
+def figures_7_and_8(directory: Path, tuples: int, clock: str = COUNTED) -> Iterator[str]:
     """The four mixes of Table 1."""
     yield f"shared-join Figures 7 and 8: {tuples:,} tuples, Poisson arrivals, on the engine; response in seconds"
-    found = {mix: measure(Setup(windows, tuples=tuples), POLICIES) for mix, windows in TABLE_1.items()}
+    found = {mix: _measured(Setup(windows, tuples=tuples), clock) for mix, windows in TABLE_1.items()}
     yield from _shown(found)
     means = {mix: {policy: one.mean_of_windows for policy, one in by.items()} for mix, by in found.items()}
     for mix, by in means.items():
@@ -42,11 +43,11 @@ def figures_7_and_8(directory: Path, tuples: int) -> Iterator[str]:
     yield from _saved(directory, "figure_8", {f"{mix} {p}": one for mix, by in found.items() for p, one in by.items()})
 
 
-def figure_9(directory: Path, tuples: int) -> Iterator[str]:
+def figure_9(directory: Path, tuples: int, clock: str = COUNTED) -> Iterator[str]:
     """Nested loops: every pair of tuples in the window is compared."""
     yield "shared-join Figure 9: nested loops (the scan access path), Uniform and Small-Large"
     found = {
-        mix: measure(Setup(TABLE_1[mix], tuples=tuples // 2, rate=2.0, rows=50, access="scan"), POLICIES)
+        mix: _measured(Setup(TABLE_1[mix], tuples=tuples // 2, rate=2.0, rows=50, access="scan"), clock)
         for mix in ("Uniform", "Small-Large")
     }
     yield from _shown(found)
@@ -56,15 +57,15 @@ def figure_9(directory: Path, tuples: int) -> Iterator[str]:
     yield from _saved(directory, "figure_9", {f"{mix} {p}": one for mix, by in found.items() for p, one in by.items()})
 
 
-def figure_10(directory: Path, tuples: int) -> Iterator[str]:
+def figure_10(directory: Path, tuples: int, clock: str = COUNTED) -> Iterator[str]:
     """Bursts of mean 1 to 5 on Small-Large."""
     yield f"shared-join Figure 10: Small-Large, Pareto bursts, {tuples:,} tuples; mean response over windows in seconds"
     setup = Setup(TABLE_1["Small-Large"], tuples=tuples, load=0.7)
-    stretch = stretch_for(setup)
+    known = _clock(setup, clock)
     found: dict[int, dict[str, Outcome]] = {}
     for burst in BURSTS:
         own = Setup(setup.windows, tuples=tuples, load=setup.load, burst=burst)
-        found[burst] = measure(own, POLICIES, stretch)
+        found[burst] = measure(own, POLICIES, known)
         means = {policy: one.mean_of_windows for policy, one in found[burst].items()}
         cells = "  ".join(f"{policy} {mean:7.3f}" for policy, mean in means.items())
         yield f"  burst {burst}  {cells}   Greedy saves {1 - means['greedy'] / means['lwo']:.0%} of LWO"
@@ -86,6 +87,15 @@ def figure_10(directory: Path, tuples: int) -> Iterator[str]:
     )
 
 
+def _clock(setup: Setup, clock: str) -> tuple[float, Costs | None]:
+    stretch, costs = calibrated(setup)
+    return stretch, costs if clock == COUNTED else None
+
+
+def _measured(setup: Setup, clock: str) -> dict[str, Outcome]:
+    return measure(setup, POLICIES, _clock(setup, clock))
+
+
 def _best(means: dict[str, float]) -> str:
     return min(means, key=means.__getitem__)
 
@@ -98,7 +108,7 @@ def _shown(found: dict[str, dict[str, Outcome]]) -> Iterator[str]:
         greatest = max(one.mean_of_windows for one in by_policy.values())
         for policy, one in by_policy.items():
             means = " ".join(f"{r.mean:7.3f}" for r in one.windows.values())
-            busy = one.busy / max(one.arrived, 1) * 1e3
+            busy = one.cpu / max(one.arrived, 1) * 1e3
             yield f"  {policy:<8} {means}   mean {one.mean_of_windows:7.3f}  {bars(one.mean_of_windows, greatest, 20)}"
             worst = " ".join(f"{r.greatest:7.3f}" for r in one.windows.values())
             yield f"  {'worst':<8} {worst}   mean per row {one.mean:.3f}, {busy:.1f} ms of CPU a tuple"

@@ -1,8 +1,12 @@
 """shared-join 5: response times of the shared join on the real engine, tuple by tuple, under one policy.
 
-The engine does the join; the clock is the CPU time it takes, stretched so that a given share of it is busy, and jumps
-to the next arrival when nothing waits. A tuple of the paper is an arrival of some rows at one instant: starting a unit
-costs this engine as much as comparing many rows, and the paper's cost is one of comparisons.
+The engine does the join, holds rows back and releases them. The clock goes on with its work, stretched so that LWO is
+busy for a given share of time, and jumps to the next arrival when nothing waits. It goes by the arrivals, slices and
+pairs the engine has done, at what they cost in CPU time under LWO on this machine, so that the same work takes as long
+under every policy; or by the CPU time itself, which on a machine that others use differs by more than the policies do.
+
+A tuple of the paper is an arrival of some rows at one instant: starting a unit costs this engine as much as comparing
+many rows, and the paper's cost is one of comparisons.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ class Outcome:
     join_rows: int = 0
     most_waiting: int = 0
     most_held: int = 0
+    cpu: float = 0.0
     busy: float = 0.0
     lasted: float = 0.0
     arrived: int = 0
@@ -112,13 +117,24 @@ def arrivals(setup: Setup) -> Iterator[Arrival]:
         yield Arrival(when, name, _table(rng, setup, np.full(setup.rows, when)))
 
 
-class Run:
-    """One policy on one setup. `stretch` is how much stream time a second of CPU counts for."""
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """CPU seconds per arrival, per slice a tuple has scanned, and per pair."""
 
-    def __init__(self, setup: Setup, policy: str, stretch: float) -> None:
-        self._stretch = stretch
-        self._clock, self._mark = float(max(setup.windows)), 0.0
+    arrival: float
+    scan: float
+    pair: float
+
+
+class Run:
+    """One policy on one setup. `stretch` is how much stream time a second counts for; without costs it is CPU time."""
+
+    def __init__(self, setup: Setup, policy: str, stretch: float, costs: Costs | None = None) -> None:
+        self._stretch, self._costs = stretch, costs
+        self._clock, self._mark, self._counted = float(max(setup.windows)), 0.0, 0.0
+        self._fed = self._scanned = 0
         self.outcome = Outcome({window: Responses() for window in setup.windows})
+        self.samples: list[tuple[float, float, float, float]] = []
         self._counting = False
         self._engine = Engine(plan_of(setup, policy), self._take)
         self._load(setup)
@@ -141,39 +157,46 @@ class Run:
         gc.disable()
         self._counting = True
         began = self._clock
-        fed = 0
         self._mark = time.thread_time()
-        while fed < len(incoming) or self._engine.deferred:
-            while fed < len(incoming) and incoming[fed].time <= self.now() * SECOND:
-                one = incoming[fed]
+        while self._fed < len(incoming) or self._engine.deferred:
+            while self._fed < len(incoming) and incoming[self._fed].time <= self._clock * SECOND:
+                one = incoming[self._fed]
                 self._engine.feed({one.stream: one.rows}, Budget(units=0), now=one.time + 2)
-                fed += 1
+                self._fed += 1
+                self._pass()
             if self._engine.deferred:
+                self._scanned += 1
                 self._engine.work(Budget(seconds=0))
                 self._look()
-            elif fed < len(incoming):
-                self.outcome.busy += self._pass()
-                self._clock = max(self._clock, incoming[fed].time / SECOND)
-        self.outcome.busy += self._pass()
+            elif self._fed < len(incoming):
+                self._clock = max(self._clock, incoming[self._fed].time / SECOND)
         self._engine.close()
         gc.enable()
-        self.outcome.lasted, self.outcome.arrived = self._clock - began, fed
+        self.outcome.lasted, self.outcome.arrived = self._clock - began, self._fed
         return self.outcome
 
-    def now(self) -> float:
-        """Seconds of stream time."""
-        return self._clock + (time.thread_time() - self._mark) * self._stretch
+    def done(self) -> tuple[int, int, int]:
+        """Arrivals, slices scanned and pairs so far."""
+        (chain,) = self._engine.chains()
+        return self._fed, self._scanned, sum(one.pairs for one in chain.statistics.slices.values())
 
-    def _pass(self) -> float:
+    def _pass(self) -> None:
+        """The clock goes on by what has been done since it was last looked at."""
         mark = time.thread_time()
         passed = mark - self._mark
+        self.outcome.cpu += passed
+        if self._costs is not None:
+            fed, scanned, pairs = self.done()
+            total = fed * self._costs.arrival + scanned * self._costs.scan + pairs * self._costs.pair
+            passed, self._counted = total - self._counted, total
+        self.outcome.busy += passed
         self._clock += passed * self._stretch
-        self._mark = mark
-        return passed
+        self._mark = time.thread_time()
 
     def _look(self) -> None:
         """What the measuring itself takes is not counted."""
-        self.outcome.busy += self._pass()
+        self._pass()
+        self.samples.append((*self.done(), self.outcome.cpu))
         (chain,) = self._engine.chains()
         waiting = sum(len(tasks[0].probe) for tasks in chain.ledger.by_probe())
         self.outcome.most_waiting = max(self.outcome.most_waiting, waiting)
@@ -183,7 +206,7 @@ class Run:
     def _take(self, query: str, rows: pa.RecordBatch) -> None:
         if not self._counting:
             return
-        self.outcome.busy += self._pass()
+        self._pass()
         times = [np.asarray(rows.column(name).view(pa.int64())) for name in ("a", "b")]
         waited = self._clock - np.maximum(*times) / SECOND
         responses = self.outcome.windows[int(query[1:])]
@@ -193,18 +216,26 @@ class Run:
         self._mark = time.thread_time()
 
 
-def stretch_for(setup: Setup) -> float:
-    """How much stream time a second of CPU must count for, so that LWO is busy for the given share of it."""
+def calibrated(setup: Setup) -> tuple[float, Costs]:
+    """What LWO's work costs here, and how far to stretch it so that LWO is busy for the given share of time."""
     sample = replace(setup, tuples=min(setup.tuples, 600), burst=1)
-    incoming = list(arrivals(sample))
-    measured = Run(sample, "lwo", 1e-6).run(incoming)
-    return setup.load * sample.tuples / (2 * sample.rate) / measured.busy
+    run = Run(sample, "lwo", 1e-6)
+    measured = run.run(list(arrivals(sample)))
+    steps = np.diff(np.array(run.samples), axis=0)
+    work, cpu = steps[:, :3], steps[:, 3]
+    found = np.maximum(np.linalg.lstsq(work, cpu, rcond=None)[0], 0.0)
+    found *= cpu.sum() / max(float((work @ found).sum()), 1e-12)
+    stretch = setup.load * sample.tuples / (2 * sample.rate) / measured.cpu
+    return stretch, Costs(*(float(value) for value in found))
 
 
-def measure(setup: Setup, policies: Sequence[str], stretch: float | None = None) -> dict[str, Outcome]:
-    stretch = stretch or stretch_for(setup)
+def measure(
+    setup: Setup, policies: Sequence[str], known: tuple[float, Costs | None] | None = None
+) -> dict[str, Outcome]:
+    """The same arrivals under each policy."""
+    stretch, costs = known or calibrated(setup)
     incoming = list(arrivals(setup))
-    return {policy: Run(setup, policy, stretch).run(incoming) for policy in policies}
+    return {policy: Run(setup, policy, stretch, costs).run(incoming) for policy in policies}
 
 
 def _table(rng: np.random.Generator, setup: Setup, times: Times) -> pa.Table:
