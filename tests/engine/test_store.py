@@ -40,7 +40,7 @@ def entry_of(s: Segment) -> SegmentEntry:
 def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
     segment = some_segment()
     kept = FileStore(Files.at(tmp_path)).keep(segment)
-    again = FileStore(Files.at(tmp_path)).load("7", entry_of(segment))
+    again = FileStore(Files.at(tmp_path)).load(entry_of(segment))
     for other in (kept, again):
         assert other.rows.equals(segment.rows)
         assert (other.number, other.side, other.batch, other.reach) == (7, "left", 3, 60_000_000)
@@ -56,7 +56,7 @@ def test_rows_are_mapped_and_not_read(tmp_path: Path) -> None:
     FileStore(Files.at(tmp_path)).keep(segment)
     entry = entry_of(segment)
     del rows, segment
-    loaded = FileStore(Files.at(tmp_path)).load("1", entry)
+    loaded = FileStore(Files.at(tmp_path)).load(entry)
     assert len(loaded) > 90_000
     assert pa.total_allocated_bytes() - before < 100_000
 

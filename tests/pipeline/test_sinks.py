@@ -105,6 +105,21 @@ def test_a_callback_that_raises_stops_its_query(mill: Callable[..., Any]) -> Non
     same(found.results("other"), expected(2))
 
 
+def test_a_callback_that_raises_makes_no_other_see_a_batch_twice(mill: Callable[..., Any]) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def refuse(_: int, __: pa.Table) -> None:
+        raise RuntimeError("no")
+
+    found = filled(mill(f"{STREAMS} CREATE QUERY other AS {PAIR} WINDOW 2 SECONDS;"))
+    for name in ("before", "bad", "after"):
+        sink = refuse if name == "bad" else lambda batch, _, name=name: seen.append((name, batch))
+        found.pipeline.query(name, f"{PAIR} WINDOW {9 if name == 'bad' else 5} SECONDS", sink=sink)
+    found.pipeline.drain()
+    assert found.pipeline.queries() == ["other", "before", "after"]
+    assert sorted(seen) == [("after", 1), ("after", 2), ("before", 1), ("before", 2)]
+
+
 def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     csv = f"format = 'csv', path = '{tmp_path}/csv', header = 'true'"
     script = f"{STREAMS} CREATE QUERY to_csv WITH ({csv}) AS {PAIR} WINDOW 9 SECONDS;"

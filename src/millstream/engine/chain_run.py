@@ -110,7 +110,7 @@ class ChainRun:
     def restore(self, saved: ChainManifest) -> None:
         """Goes on where a run was saved; units come out as the plan of now cuts them."""
         self._number, self._settled = saved.numbered, None
-        found = {entry.number: self._store.load(entry.name, entry) for entry in saved.segments}
+        found = {entry.number: self._store.load(entry) for entry in saved.segments}
         for side in (LEFT, RIGHT):
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
         waiting = [(found[unit.probe], found[unit.state], Interval(unit.lo, unit.hi)) for unit in saved.ledger]

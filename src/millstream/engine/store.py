@@ -26,7 +26,7 @@ class Store(Protocol):
         """What to ask for to get a kept segment again."""
         ...
 
-    def load(self, name: str, entry: SegmentEntry) -> Segment: ...
+    def load(self, entry: SegmentEntry) -> Segment: ...
 
     def drop(self, segment: Segment) -> None: ...
 
@@ -44,8 +44,8 @@ class MemoryStore:
     def name(self, segment: Segment) -> str:
         return str(segment.number)
 
-    def load(self, name: str, entry: SegmentEntry) -> Segment:  # noqa: ARG002
-        return self._segments[name]
+    def load(self, entry: SegmentEntry) -> Segment:
+        return self._segments[entry.name]
 
     def drop(self, segment: Segment) -> None:
         del self._segments[self.name(segment)]
@@ -71,9 +71,9 @@ class FileStore:
     def name(self, segment: Segment) -> str:
         return self._names[segment.number]
 
-    def load(self, name: str, entry: SegmentEntry) -> Segment:
-        self._names[entry.number] = name
-        return self._opened(name, entry.number, entry.side, entry.batch, entry.reach)
+    def load(self, entry: SegmentEntry) -> Segment:
+        self._names[entry.number] = entry.name
+        return self._opened(entry.name, entry.number, entry.side, entry.batch, entry.reach)
 
     def drop(self, segment: Segment) -> None:
         for name in files_of(self._names.pop(segment.number)):

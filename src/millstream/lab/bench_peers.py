@@ -137,7 +137,9 @@ class _Peers:
         out = self.place / "out"
         shutil.rmtree(out, ignore_errors=True)
         gc.collect()
-        self.spark.sparkContext._jvm.System.gc()  # type: ignore[union-attr]
+        jvm = self.spark.sparkContext._jvm
+        if jvm is not None:
+            jvm.System.gc()
 
         def tell(text: str) -> None:
             self.tell(f"{contest.label}: {text}")

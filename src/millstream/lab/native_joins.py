@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as sf
 from pyspark.sql.column import Column
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -88,11 +88,11 @@ class NativeJoins:
 
     def filtered(self, windows: Sequence[int], tell: Callable[[str], None]) -> Ran:
         """One join of the widest window; every batch of it is written once more for each window it lies in."""
-        apart = F.abs(F.unix_micros("H_Ts") - F.unix_micros("T_Ts"))
-        within: list[Column] = [F.when(apart < size * 1_000_000, F.lit(f"w{size}")) for size in windows]
+        apart = sf.abs(sf.unix_micros("H_Ts") - sf.unix_micros("T_Ts"))
+        within: list[Column] = [sf.when(apart < size * 1_000_000, sf.lit(f"w{size}")) for size in windows]
 
         def write(pairs: DataFrame, _: int) -> None:
-            copies = pairs.withColumn("query", F.explode(F.array_compact(F.array(*within))))
+            copies = pairs.withColumn("query", sf.explode(sf.array_compact(sf.array(*within))))
             copies.write.partitionBy("query").mode("append").parquet(str(self.place / "results"))
 
         began = time.perf_counter()
@@ -107,9 +107,9 @@ class NativeJoins:
 
     def _join(self, window: int) -> DataFrame:
         left, right = (self._stream(name, prefix) for name, prefix in (("Temperature", "T"), ("Humidity", "H")))
-        wide = F.expr(f"INTERVAL {window} SECONDS")
-        near = (F.col("H_Ts") > F.col("T_Ts") - wide) & (F.col("H_Ts") < F.col("T_Ts") + wide)
-        return left.join(right, (F.col("T_LocationId") == F.col("H_LocationId")) & near)
+        wide = sf.expr(f"INTERVAL {window} SECONDS")
+        near = (sf.col("H_Ts") > sf.col("T_Ts") - wide) & (sf.col("H_Ts") < sf.col("T_Ts") + wide)
+        return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near)
 
     def _stream(self, name: str, prefix: str) -> DataFrame:
         read = (
@@ -117,7 +117,7 @@ class NativeJoins:
             .option("maxFilesPerTrigger", "1")
             .parquet(self.files.path(name))
         )
-        return read.select(*(F.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
+        return read.select(*(sf.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
             f"{prefix}_Ts", f"{DELAY} seconds"
         )
 

@@ -100,10 +100,10 @@ class Pipeline:
         self._statements.append(f"CREATE STREAM {name} ({columns}) WITH ({given})")
         self._frames[name] = frame
 
-    def read(self, name: str, format: str, **options: str) -> None:  # noqa: A002
-        """Reads a declared stream from somewhere else than its declaration says."""
+    def read(self, name: str, source: str, /, **options: str) -> None:
+        """Reads a declared stream from somewhere else than its declaration says: a format of Spark's, with options."""
         self._before_start("sources are named")
-        self._elsewhere[name] = (("format", format), *options.items())
+        self._elsewhere[name] = (("format", source), *options.items())
 
     def sql(self, script: str) -> None:
         """Adds statements: CREATE STREAM, CREATE QUERY, SET."""

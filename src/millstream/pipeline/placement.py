@@ -7,7 +7,6 @@ visit where they are cached. Nothing but speed depends on it.
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.pipeline.packing import packed, unpacked
 from millstream.pipeline.routing import SLOT
 from millstream.pipeline.slot import Report
 
@@ -38,13 +38,13 @@ class Placement:
         if len(found) < self._slots:
             # Where Spark sees beforehand that a batch is empty, it runs nothing at all.
             return self.run(None, work)
-        return sorted((pickle.loads(packed) for packed in found), key=lambda report: int(report.slot))  # noqa: S301
+        return sorted(map(unpacked, found), key=lambda report: int(report.slot))
 
     def _here(self, rows: DataFrame | None, work: Run) -> list[bytes]:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             slot = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pydict({"report": [_packed(work(slot, batches if has_rows else ()))]})
+            yield pa.RecordBatch.from_pydict({"report": [packed(work(slot, batches if has_rows else ()))]})
 
         has_rows = rows is not None
         if rows is None:
@@ -59,7 +59,7 @@ class Placement:
             rows = self._spark.range(0).selectExpr(f"CAST(id AS INT) AS {SLOT}")
 
         def run(key: tuple[pa.Scalar, ...], _: pa.Table, batch: pa.Table) -> pa.Table:
-            return pa.table({"report": [_packed(work(key[0].as_py(), batch.to_batches()))]})
+            return pa.table({"report": [packed(work(key[0].as_py(), batch.to_batches()))]})
 
         grouped = rows.repartitionById(self._slots, SLOT).groupBy(SLOT)
         found = anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA).collect()
@@ -84,7 +84,3 @@ class Placement:
             self._anchor = None
         else:
             self._tries = 0
-
-
-def _packed(report: Report) -> bytes:
-    return pickle.dumps(report, protocol=pickle.HIGHEST_PROTOCOL)

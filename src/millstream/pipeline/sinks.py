@@ -96,6 +96,9 @@ def deliver(
     spark: SparkSession, batch: int, outputs: Iterable[Output], queries: Mapping[str, Query], sinks: Sinks, app: str
 ) -> None:
     """Hands a committed batch to its sinks and empties the outbox. Raises QueryFailed for a query whose sink raises."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     by_query: dict[str, list[Final]] = {}
     for final in (final for output in outputs for final in output.finals):
         if sinks.takes(final.query) and final.query in queries and Files.at(final.folder).has(final.name):
@@ -104,17 +107,23 @@ def deliver(
     for name in by_query:
         if name in sinks.callbacks:
             _call(name, sinks.callbacks[name], batch, by_query[name])
+            _empty(by_query[name])
         else:
             shared.setdefault(sinks.external[name], []).append(name)
     for sink, names in shared.items():
         frames = {name: _frame(spark, by_query[name]) for name in names}
         try:
             _write(spark, sink, batch, frames, app)
-        except Exception as error:  # whatever a writer raises is its queries' failure
+        except (PySparkException, Py4JError) as error:
             raise QueryFailed(names, f"{sink.format} sink: {str(error).splitlines()[0]}") from error
-    for done in by_query.values():
-        for final in done:
-            Files.at(final.folder).delete(final.name)
+        for name in names:
+            _empty(by_query[name])
+
+
+def _empty(taken: Iterable[Final]) -> None:
+    """At once: where a later sink raises, those before it must not see the batch again."""
+    for final in taken:
+        Files.at(final.folder).delete(final.name)
 
 
 def _call(name: str, callback: Callback, batch: int, finals: Sequence[Final]) -> None:
@@ -133,7 +142,7 @@ def _frame(spark: SparkSession, finals: Sequence[Final]) -> DataFrame:
 
 
 def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str, DataFrame], app: str) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sf
 
     options = dict(sink.options)
     if sink.format == "console":
@@ -144,9 +153,9 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
     if sink.format == "memory":
         for name, frame in frames.items():
             before = spark.table(name) if spark.catalog.tableExists(name) else None
-            rows = frame.withColumn("_batch", F.lit(batch))
+            rows = frame.withColumn("_batch", sf.lit(batch))
             if before is not None:
-                rows = before.filter(F.col("_batch") != batch).unionAll(rows)
+                rows = before.filter(sf.col("_batch") != batch).unionAll(rows)
             rows.localCheckpoint().createOrReplaceTempView(name)
         return
     if sink.format == "kafka":
@@ -164,11 +173,11 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
 
 def _messages(name: str, frame: DataFrame) -> DataFrame:
     """What Kafka takes: `key` and `value` as they are where the query selects them, else all columns as JSON."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sf
 
     if "value" in frame.columns:
         return frame
-    return frame.select(F.lit(name).alias("key"), F.to_json(F.struct("*")).alias("value"))
+    return frame.select(sf.lit(name).alias("key"), sf.to_json(sf.struct("*")).alias("value"))
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:

@@ -7,7 +7,6 @@ the one the manifest names has missed a batch and is restored from the saved cha
 from __future__ import annotations
 
 import os
-import pickle
 import socket
 import time
 import uuid
@@ -31,6 +30,7 @@ from millstream.engine.store import FileStore
 from millstream.errors import QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline.manifest import Output, SlotManifest
+from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
 from millstream.pipeline.routing import ROUTE, Routing
 from millstream.pipeline.sources import BAD, payload
@@ -105,11 +105,11 @@ class SlotStore(FileStore):
         self._opened_as[self.name(kept)] = kept
         return kept
 
-    def load(self, name: str, entry: SegmentEntry) -> Segment:
-        if name not in self._opened_as:
-            self._opened_as[name] = super().load(name, entry)
-        self._names[entry.number] = name
-        return self._opened_as[name]
+    def load(self, entry: SegmentEntry) -> Segment:
+        if entry.name not in self._opened_as:
+            self._opened_as[entry.name] = super().load(entry)
+        self._names[entry.number] = entry.name
+        return self._opened_as[entry.name]
 
     def drop(self, segment: Segment) -> None:
         self._opened_as.pop(self._names.pop(segment.number), None)
@@ -224,7 +224,7 @@ def _work(order: Order) -> Work:
     if found is None:
         # What the driver has just made; plans of before are not needed again.
         _WORKS.clear()
-        found = _WORKS[order.work_version] = pickle.loads(order.work)  # noqa: S301
+        found = _WORKS[order.work_version] = unpacked(order.work)
     return found
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 from pyspark.sql.column import Column
 
@@ -36,14 +36,14 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
     read = [given[stream.name] if stream.name in given else _read(spark, stream) for stream in streams]
     parts = []
     for number, (stream, frame) in enumerate(zip(streams, read, strict=True)):
-        bad = F.col(_CORRUPT) if _CORRUPT in frame.columns else F.lit(None).cast("string")
+        bad = sf.col(_CORRUPT) if _CORRUPT in frame.columns else sf.lit(None).cast("string")
         structs = [
             _struct(frame, stream).alias(payload(number))
             if other == number
-            else F.lit(None).cast(struct_type(streams[other])).alias(payload(other))
+            else sf.lit(None).cast(struct_type(streams[other])).alias(payload(other))
             for other in range(len(streams))
         ]
-        parts.append(frame.select(F.lit(number).alias(STREAM), bad.alias(BAD), *structs))
+        parts.append(frame.select(sf.lit(number).alias(STREAM), bad.alias(BAD), *structs))
     return reduce(DataFrame.unionAll, parts)
 
 
@@ -69,8 +69,8 @@ def _struct(frame: DataFrame, stream: Stream) -> Column:
                 "Declare the stream with these columns.",
                 Where(),
             )
-        columns.append(F.col(quoted(found)).cast(str(column.type)).alias(column.name))
-    return F.struct(*columns)
+        columns.append(sf.col(quoted(found)).cast(str(column.type)).alias(column.name))
+    return sf.struct(*columns)
 
 
 def _read(spark: SparkSession, stream: Stream) -> DataFrame:
@@ -90,7 +90,7 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
             reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     try:
         frame = reader.load()
-        _check_files(spark, stream, kind, lower)
+        _check_files(spark, stream, kind, lower, frame.schema)
     except (PySparkException, Py4JJavaError) as error:
         raise _refused(stream, error) from None
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
@@ -99,18 +99,20 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
 def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
     """JSON text in the column `value`, as in Kafka topics."""
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
-    text = F.col("value").cast("string")
+    text = sf.col("value").cast("string")
     options = {"columnNameOfCorruptRecord": _CORRUPT}
-    parsed = F.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
+    parsed = sf.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
     return (
         frame.select(parsed, text.alias("text"))
-        .select("parsed.*", F.when(F.col("parsed").isNull(), F.col("text")).alias("unread"))
-        .withColumn(_CORRUPT, F.coalesce(_CORRUPT, "unread"))
+        .select("parsed.*", sf.when(sf.col("parsed").isNull(), sf.col("text")).alias("unread"))
+        .withColumn(_CORRUPT, sf.coalesce(_CORRUPT, "unread"))
         .drop("unread")
     )
 
 
-def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str]) -> None:
+def _check_files(
+    spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str], declared: spark_types.StructType
+) -> None:
     """Files that are there already and carry their own schema must fit the declaration."""
     if kind not in ("parquet", "orc"):
         return
@@ -119,8 +121,7 @@ def _check_files(spark: SparkSession, stream: Stream, kind: str, options: Mappin
     except AnalysisException:
         return  # nothing there yet to compare with
     have = {field.name.lower(): field.dataType for field in found.fields}
-    declared = spark_types._parse_datatype_string(struct_type(stream))
-    for field in declared.fields:  # type: ignore[attr-defined]
+    for field in declared.fields:
         kind_found = have.get(field.name.lower())
         if kind_found is None or not _fits(kind_found, field.dataType):
             shown = "not in the files" if kind_found is None else f"{kind_found.simpleString().upper()} in the files"

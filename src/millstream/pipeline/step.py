@@ -6,14 +6,12 @@ swept away and it starts again from the batch before.
 
 from __future__ import annotations
 
-import pickle
 import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-import pyarrow as pa
-from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.engine.chain_manifest import ChainManifest
@@ -25,6 +23,7 @@ from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
+from millstream.pipeline.packing import packed
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import GROUPS, Routing
@@ -78,7 +77,7 @@ class Stepper:
         """The plan from the next batch on."""
         late = f"{self._directory.place}/late"
         self._work = Work(uuid.uuid4().hex, plan, Routing.of(plan), dict(since), dict(targets), late, self._functions)
-        self._packed = _pickled(self._work)
+        self._packed = packed(self._work)
 
     def step(
         self,
@@ -162,22 +161,10 @@ class Stepper:
     def _run(self, order: Order, rows: DataFrame | None) -> list[Report]:
         if self._work is None:
             raise RuntimeError("no plan is in use")
-        routing, packed = self._work.routing, pickle.dumps(order, protocol=pickle.HIGHEST_PROTOCOL)
-
-        def run(slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
-            return run_slot(pickle.loads(packed), slot, batches)  # noqa: S301
-
-        if rows is not None and routing.routes:
-            routed = routing.routed(rows, self.manifest.routing, self._functions)
-        else:
-            routed = None
-        return self._placement.run(routed, run)
-
-
-def _pickled(work: Work) -> bytes:
-    """With the users' functions in it, which workers could not import."""
-    packed: bytes = CloudPickleSerializer().dumps(work)  # type: ignore[no-untyped-call]
-    return packed
+        routed = None
+        if rows is not None and self._work.routing.routes:
+            routed = self._work.routing.routed(rows, self.manifest.routing, self._functions)
+        return self._placement.run(routed, partial(run_slot, order))
 
 
 def sweep(segments: Files, manifest: Manifest) -> None:

@@ -1,0 +1,22 @@
+"""What the driver and its slots say to each other, as bytes.
+
+It travels through Spark, which pickles the functions it sends the same way. Nothing that was read from a file or a
+source is ever unpacked: manifests are JSON, segments and results are Arrow.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from pyspark.serializers import CloudPickleSerializer
+
+
+def packed(what: object) -> bytes:
+    """Users' functions go along by value: workers could not import them."""
+    found: bytes = CloudPickleSerializer().dumps(what)  # type: ignore[no-untyped-call] # pyspark gives it no types
+    return found
+
+
+def unpacked(what: bytes) -> Any:
+    return pickle.loads(what)  # noqa: S301 # our own, see above
