@@ -11,7 +11,7 @@ demo: $(READY)
 
 # Two processes at a time, each with a Spark of its own.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check src tests

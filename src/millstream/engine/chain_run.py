@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import Ints
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
 from millstream.engine.compaction import SMALL, run_to_merge
+from millstream.engine.guards import find_guards
 from millstream.engine.intake import Intake, depths, equal_columns
-from millstream.engine.pairs import Conditions, MemberRun, Pairs, serve
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, Served, Server
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Condition, Segment, merge
@@ -82,6 +83,7 @@ class ChainRun:
         self._members = {
             member.name: MemberRun(member, self._functions, since.get(member.name, 0)) for member in chain.members
         }
+        self._guards = find_guards(chain.members, self._functions)
         make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
         self._intake = make
         self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
@@ -214,8 +216,10 @@ class ChainRun:
                 yield Unit(probe, state, interval)
 
     def _execute(self, unit: Unit, deliver: Deliver) -> None:
+        server = self._server([unit], self._chunk)
         for probe_rows, state_rows in self._met(unit):
-            self._give_out([(unit, probe_rows, state_rows)], deliver)
+            self._give_out(server.serve(self._pairs(unit, unit.state, probe_rows, state_rows)), unit, deliver)
+        self._give_out(server.finish(), unit, deliver)
 
     def _execute_all(self, units: list[Unit], deliver: Deliver) -> None:
         if len(units[0].probe) < SMALL:
@@ -231,10 +235,10 @@ class ChainRun:
             for probe_rows, state_rows in self._met(unit):
                 parts.append((unit, probe_rows, state_rows))
                 if sum(len(rows) for _, rows, _ in parts) >= self._chunk:
-                    self._give_out(parts, deliver)
+                    self._give_out_together(parts, deliver)
                     parts = []
         if parts:
-            self._give_out(parts, deliver)
+            self._give_out_together(parts, deliver)
 
     def _met(self, unit: Unit) -> Iterator[Matches]:
         """The matches of a unit, timed."""
@@ -245,23 +249,28 @@ class ChainRun:
             yield some
         self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
 
-    def _give_out(self, parts: Sequence[tuple[Unit, Ints, Ints]], deliver: Deliver) -> None:
-        """Matches of one probing segment to the queries they are for."""
+    def _give_out_together(self, parts: Sequence[tuple[Unit, Ints, Ints]], deliver: Deliver) -> None:
+        """Matches of one probing segment with several of the state."""
         unit, probe_rows, state_rows = parts[0]
         state: Segment | Stacked = unit.state
         if len(parts) > 1:
             state = Stacked([(other.state, rows) for other, _, rows in parts])
             probe_rows = np.concatenate([rows for _, rows, _ in parts])
             state_rows = np.arange(len(probe_rows))
-        probe_is_left = unit.probe.side == LEFT
+        server = self._server([other for other, _, _ in parts])
+        self._give_out(server.serve(self._pairs(unit, state, probe_rows, state_rows)), unit, deliver)
+        self._give_out(server.finish(), unit, deliver)
+
+    def _pairs(self, unit: Unit, state: Segment | Stacked, probe_rows: Ints, state_rows: Ints) -> Pairs:
         equal = self._equal[unit.probe.side]
         met = Pairs(unit.probe, state, probe_rows, state_rows, equal)
-        if not probe_is_left:
+        if unit.probe.side == RIGHT:
             met = Pairs(state, unit.probe, state_rows, probe_rows, equal)
-        pairs = self._truly_equal(met)
-        if not len(pairs):
-            return
-        reaches = [(*differences(other.probe, other.state), other.interval) for other, _, _ in parts]
+        return self._truly_equal(met)
+
+    def _server(self, units: Sequence[Unit], enough: int = 0) -> Server:
+        """For the queries that get pairs of these units, all of one probing segment."""
+        reaches = [(*differences(unit.probe, unit.state), unit.interval) for unit in units]
         within = Interval(
             min(max(interval.lo, least) for least, _, interval in reaches),
             max(min(interval.hi, greatest + 1) for _, greatest, interval in reaches),
@@ -270,9 +279,14 @@ class ChainRun:
         members = [
             member
             for member in self._members.values()
-            if member.since <= unit.probe.batch and member.interval.lo < within.hi and member.interval.hi > within.lo
+            if member.since <= units[0].probe.batch
+            and member.interval.lo < within.hi
+            and member.interval.hi > within.lo
         ]
-        for served, own, rows in serve(pairs, within, cuts, members, self._conditions):
+        return Server(within, cuts, members, self._conditions, self._guards, enough)
+
+    def _give_out(self, found: Iterable[Served], unit: Unit, deliver: Deliver) -> None:
+        for served, own, rows in found:
             for member in served:
                 self.statistics.served(member.name, rows.num_rows, self.batch)
             deliver([member.name for member in served], own, rows, unit)

@@ -111,7 +111,7 @@ class _Compiler:
     def _call(self, call: Call) -> Compiled:
         op = call.op
         if op in _COMPARE:
-            return self._binary(_COMPARE[op], call, _compared_as(call))
+            return self._binary(_COMPARE[op], call, compared_as(call))
         if op in ("+", "-", "*"):
             return self._arithmetic(call)
         if op in ("/", "%"):
@@ -289,7 +289,7 @@ def _constant(call: Call, position: int) -> Any:
     return arg.value
 
 
-def _compared_as(call: Call) -> DataType | None:
+def compared_as(call: Call) -> DataType | None:
     left, right = (arg.type for arg in call.args)
     return types.common(left, right) if left != right else None
 

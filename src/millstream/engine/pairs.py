@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr, compile_filter
+from millstream.engine.guards import Guard
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
@@ -171,12 +172,81 @@ def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
     return order, [*ends, count]
 
 
-def serve(
-    pairs: Pairs, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], conditions: Conditions
-) -> Iterator[tuple[list[MemberRun], Pairs, pa.RecordBatch]]:
-    """Rows with all queries that get them: every row is made once, however many queries want it.
+Served = tuple[list[MemberRun], Pairs, pa.RecordBatch]
 
-    `within` bounds the differences of these pairs, `cuts` lie inside it. Queries that differ in nothing but their
+
+class Server:
+    """Rows with all queries that get them, for pairs of the same two segments, chunk by chunk.
+
+    `within` bounds the differences of all pairs, `cuts` lie inside it. Queries behind a guard see only what it lets
+    through, once that is enough to be worth looking at.
+    """
+
+    def __init__(
+        self,
+        within: Interval,
+        cuts: Sequence[int],
+        members: Iterable[MemberRun],
+        conditions: Conditions,
+        guards: Mapping[str, Guard],
+        enough: int = 0,
+    ) -> None:
+        self._within, self._cuts, self._conditions, self._enough = within, cuts, conditions, enough
+        self._behind: dict[Guard | None, list[MemberRun]] = {}
+        for member in members:
+            self._behind.setdefault(guards.get(member.name), []).append(member)
+        self._waiting: dict[Guard, list[Pairs]] = {}
+
+    def serve(self, pairs: Pairs) -> Iterator[Served]:
+        for guard in self._behind:
+            passed = pairs if guard is None else _passed(guard, pairs, self._within)
+            if guard is None or passed is pairs:
+                yield from self._look_at(passed, guard)
+                continue
+            waiting = self._waiting.setdefault(guard, [])
+            waiting.append(passed)
+            if sum(map(len, waiting)) >= self._enough:
+                yield from self._look_at(_joined(self._waiting.pop(guard)), guard)
+
+    def finish(self) -> Iterator[Served]:
+        """What still waits behind guards."""
+        for guard, waiting in self._waiting.items():
+            yield from self._look_at(_joined(waiting), guard)
+
+    def _look_at(self, pairs: Pairs, guard: Guard | None) -> Iterator[Served]:
+        if len(pairs):
+            yield from _serve(pairs, self._within, self._cuts, self._behind[guard], self._conditions)
+
+
+def _joined(parts: Sequence[Pairs]) -> Pairs:
+    """Pairs of the same segments as one."""
+    some = parts[0]
+    if len(parts) == 1:
+        return some
+    left_rows, right_rows = (
+        np.concatenate(rows) for rows in zip(*((p.left_rows, p.right_rows) for p in parts), strict=True)
+    )
+    return Pairs(some.left, some.right, left_rows, right_rows, some.equal)
+
+
+def _passed(guard: Guard, pairs: Pairs, within: Interval) -> Pairs:
+    """The pairs a guard lets through, or all where they are so many that a guard is of no use."""
+    inside = pairs
+    if not guard.hull.covers(within):
+        apart = pairs.differences()
+        inside = pairs.at(np.flatnonzero((apart >= guard.hull.lo) & (apart < guard.hull.hi)))
+    try:
+        with blaming(()):
+            passing = guard.passing(inside.column, len(inside))
+    except QueryFailed:
+        return pairs  # the queries that it concerns will meet it again
+    return pairs if len(passing) * 2 > len(pairs) else inside.at(passing)
+
+
+def _serve(
+    pairs: Pairs, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], conditions: Conditions
+) -> Iterator[Served]:
+    """Every row is made once, however many queries want it. Queries that differ in nothing but their
     windows are a family: predicates are evaluated and rows made for the stretch that covers them all, then cut into
     pieces at the ends of their windows.
     """
@@ -200,7 +270,7 @@ def serve(
 
 def _served(
     pairs: Pairs, ends: Sequence[int], family: Sequence[tuple[MemberRun, int, int]], conditions: Conditions
-) -> Iterator[tuple[list[MemberRun], Pairs, pa.RecordBatch]]:
+) -> Iterator[Served]:
     """The pieces of one family; each query covers the classes of pairs from its first up to its last."""
     some = family[0][0]
     marks = sorted({mark for _, first, last in family for mark in (first, last)})

@@ -13,6 +13,8 @@ from millstream.engine.files import Files
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
+# A smaller segment stays in memory as it is: to open its files again would take longer than to write them.
+_WORTH_MAPPING = 1 << 18
 
 
 class Store(Protocol):
@@ -66,6 +68,8 @@ class FileStore:
         metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
         self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata))
         self._files.write_arrow(index, pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]}))
+        if segment.nbytes < _WORTH_MAPPING:
+            return segment
         return self._opened(name, segment.number, segment.side, segment.batch, segment.reach)
 
     def name(self, segment: Segment) -> str:

@@ -22,7 +22,7 @@ _COLD = 10
 _PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
 
-def report(batches: int = 60, place: Path | None = None) -> Iterator[str]:
+def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
     """Medians over batches of a hundred rows, without the first ten, in which Spark and Java warm up."""
     spark = make_session("overhead", master="local[2]")
     batches = max(batches, _COLD + 5)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from millstream.pipeline.packing import packed, unpacked
 from millstream.pipeline.routing import SLOT
 from millstream.pipeline.slot import Report
 
 Run = Callable[[int, Iterable[pa.RecordBatch]], Report]
-_SCHEMA = "report BINARY"
+_SCHEMA = StructType([StructField("report", BinaryType())])
 _TRIES = 5
 
 

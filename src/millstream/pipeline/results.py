@@ -78,7 +78,7 @@ class Writer:
         for together in _together(targets):
             file = self._open.get(together) or self._begin(together, rows.schema)
             # A small view of a large chunk would keep the whole chunk in memory until it is written.
-            file.waiting.append(_copied(rows) if rows.num_rows * _VIEW < _ENOUGH else rows)
+            file.waiting.append(_copied(rows) if rows.get_total_buffer_size() > _VIEW * rows.nbytes else rows)
             file.held += rows.num_rows
             if file.held >= _ENOUGH:
                 _flush(file)

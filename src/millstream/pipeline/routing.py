@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.column import Column
 
 from millstream.engine.intake import CODE, Intake
 from millstream.engine.keys import GROUP_BITS, codes
@@ -22,7 +24,7 @@ from millstream.model.expr import Column as ColumnExpr
 from millstream.model.expr import Expr
 from millstream.model.functions import Function
 from millstream.model.stream import Stream
-from millstream.pipeline.sources import STREAM, payload, quoted
+from millstream.pipeline.sources import BAD, STREAM, payload
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
 
 ROUTE, SLOT = "route", "slot"
@@ -68,53 +70,66 @@ class Routing:
                 ways[chain.signature, side] = known[same]
         return cls(streams, tuple(routes), ways)
 
-    def routed(self, rows: DataFrame, table: Sequence[int], functions: Mapping[str, Function]) -> DataFrame:
-        """The rows of a batch, each with the slot that will work on it.
 
-        Everything is said in SQL and in as few steps as it goes: each call from Python and each step costs every batch.
-        """
-        kept = [column for column in rows.columns if column != STREAM]
-        slot = f"array({', '.join(map(str, table))})[CAST(shiftrightunsigned({CODE}, {64 - GROUP_BITS}) AS INT)]"
-        if any(route.hashed is None for route in self.routes):
-            sent = _computed(rows, self.routes, functions)
-            return sent.selectExpr(*kept, ROUTE, CODE, f"{slot} AS {SLOT}")
-        if len({route.stream for route in self.routes}) < len(self.routes):
-            sent = rows.selectExpr(*kept, f"inline({self._several_ways()}) AS ({ROUTE}, {CODE})")
-            return sent.selectExpr("*", f"{slot} AS {SLOT}")
-        route = _cases([(route.stream, str(number)) for number, route in enumerate(self.routes)])
-        code = _cases([(route.stream, _code(route)) for route in self.routes])
-        if len(self.routes) < len(self.streams):
-            rows = rows.filter(f"{STREAM} IN ({', '.join(str(route.stream) for route in self.routes)})")
-        return rows.selectExpr(*kept, f"{route} AS {ROUTE}", f"{code} AS {CODE}", f"{slot} AS {SLOT}")
+class Router:
+    """Gives every row of a batch its slot. What it asks of Spark is said once, since saying it costs every batch."""
 
-    def _several_ways(self) -> str:
-        by_stream: dict[int, list[str]] = {}
-        for number, route in enumerate(self.routes):
-            by_stream.setdefault(route.stream, []).append(f"named_struct('r', {number}, 'c', {_code(route)})")
-        return _cases([(stream, f"array({', '.join(some)})") for stream, some in by_stream.items()])
+    def __init__(self, routing: Routing, table: Sequence[int], functions: Mapping[str, Function]) -> None:
+        self._routes, self._functions = routing.routes, functions
+        self._ways = {route.stream for route in routing.routes}
+        self._kept = [sf.col(BAD), *(sf.col(payload(number)) for number in range(len(routing.streams)))]
+        self._is_computed = any(route.hashed is None for route in routing.routes)
+        self._filter = sf.col(STREAM).isin(*self._ways) if len(self._ways) < len(routing.streams) else None
+        self._several = len(self._ways) < len(routing.routes)
+        slots = sf.array(*map(sf.lit, table))
+
+        def slot(code: Column) -> Column:
+            return slots[sf.shiftrightunsigned(code, 64 - GROUP_BITS).cast("int")].alias(SLOT)
+
+        if self._is_computed or self._several:
+            self._columns = [*self._kept, sf.col(ROUTE), sf.col(CODE), slot(sf.col(CODE))]
+        else:
+            route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routing.routes)])
+            code = _cases([(route.stream, _code(route)) for route in routing.routes])
+            self._columns = [*self._kept, route.alias(ROUTE), code.alias(CODE), slot(code)]
+
+    def routed(self, rows: DataFrame) -> DataFrame:
+        """The rows of a batch, each with the slot that will work on it."""
+        if self._is_computed:
+            rows = _computed(rows, self._routes, self._functions)
+        elif self._several:
+            rows = rows.select(*self._kept, sf.inline(self._several_ways()).alias(ROUTE, CODE))
+        elif self._filter is not None:
+            rows = rows.filter(self._filter)
+        return rows.select(*self._columns)
+
+    def _several_ways(self) -> Column:
+        by_stream: dict[int, list[Column]] = {}
+        for number, route in enumerate(self._routes):
+            way = sf.struct(sf.lit(number).alias("r"), _code(route).alias("c"))
+            by_stream.setdefault(route.stream, []).append(way)
+        return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
 
 
-def _cases(by_stream: Sequence[tuple[int, str]]) -> str:
+def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
     """A value that depends on the stream; null for streams without one."""
-    return f"CASE {STREAM} {' '.join(f'WHEN {stream} THEN {value}' for stream, value in by_stream)} END"
+    (stream, first), *others = by_stream
+    value = sf.when(sf.col(STREAM) == stream, first)
+    for stream, other in others:
+        value = value.when(sf.col(STREAM) == stream, other)
+    return value
 
 
 def _is_plain(expr: Expr) -> bool:
     return isinstance(expr, ColumnExpr)
 
 
-def _code(route: Route) -> str:
+def _code(route: Route) -> Column:
     if not route.hashed:
-        return f"xxhash64({_literal(' '.join(route.chain.signature))})"
+        return sf.xxhash64(sf.lit(" ".join(route.chain.signature)))
     integers = len(route.hashed) == 1 and route.hashed[0][1] in ("TINYINT", "SMALLINT", "INT", "BIGINT")
-    struct = payload(route.stream)
-    columns = [f"CAST({struct}.{quoted(name)} AS {'BIGINT' if integers else kind})" for name, kind in route.hashed]
-    return f"xxhash64({', '.join(columns)})"
-
-
-def _literal(text: str) -> str:
-    """Text that any setting of Spark's parser reads as it is."""
-    return f"decode(X'{text.encode().hex()}', 'UTF-8')"
+    struct = sf.col(payload(route.stream))
+    return sf.xxhash64(*(struct.getField(name).cast("BIGINT" if integers else kind) for name, kind in route.hashed))
 
 
 def _computed(rows: DataFrame, routes: Sequence[Route], functions: Mapping[str, Function]) -> DataFrame:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyarrow import parquet
+from pyspark.errors import AnalysisException, PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 from pyspark.sql.column import Column
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from millstream.errors import ScriptError, Where
 from millstream.model.stream import Stream
@@ -117,7 +121,7 @@ def _check_files(
     if kind not in ("parquet", "orc"):
         return
     try:
-        found = spark.read.format(kind).load(options["path"]).schema
+        found = _schema_of_footer(kind, options["path"]) or spark.read.format(kind).load(options["path"]).schema
     except AnalysisException:
         return  # nothing there yet to compare with
     have = {field.name.lower(): field.dataType for field in found.fields}
@@ -131,6 +135,21 @@ def _check_files(
                 + ", ".join(f"{one.name} {one.dataType.simpleString().upper()}" for one in found.fields),
                 "Change the declaration.",
             )
+
+
+def _schema_of_footer(kind: str, path: str) -> spark_types.StructType | None:
+    """Of a local folder with Parquet files directly in it; Spark would start a job for what one footer says.
+
+    None where it takes Spark to tell: other formats and places, folders whose names hold columns, odd types.
+    """
+    if kind != "parquet" or "://" in path or not Path(path).is_dir():
+        return None
+    files = (file for file in sorted(Path(path).iterdir()) if file.suffix == ".parquet" and file.name[0] not in "._")
+    first = next(files, None)
+    try:
+        return from_arrow_schema(parquet.read_schema(first)) if first else None
+    except (pa.ArrowInvalid, PySparkTypeError):
+        return None
 
 
 _WIDER = {"tinyint": 1, "smallint": 2, "int": 3, "bigint": 4}

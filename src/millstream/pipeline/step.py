@@ -26,7 +26,7 @@ from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
 from millstream.pipeline.packing import packed
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.results import Publisher, Target
-from millstream.pipeline.routing import GROUPS, Routing
+from millstream.pipeline.routing import GROUPS, Router, Routing
 from millstream.pipeline.slot import Order, Report, Work, run_slot
 from millstream.plan.nodes import Plan
 
@@ -61,6 +61,7 @@ class Stepper:
         self._publisher = Publisher(f"{directory.place}/results")
         self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
+        self._router: Router | None = None
         self._packed = b""
         self.places: dict[int, str] = {}
 
@@ -78,6 +79,8 @@ class Stepper:
         late = f"{self._directory.place}/late"
         self._work = Work(uuid.uuid4().hex, plan, Routing.of(plan), dict(since), dict(targets), late, self._functions)
         self._packed = packed(self._work)
+        routing = self._work.routing
+        self._router = Router(routing, self.manifest.routing, self._functions) if routing.routes else None
 
     def step(
         self,
@@ -162,8 +165,8 @@ class Stepper:
         if self._work is None:
             raise RuntimeError("no plan is in use")
         routed = None
-        if rows is not None and self._work.routing.routes:
-            routed = self._work.routing.routed(rows, self.manifest.routing, self._functions)
+        if rows is not None and self._router is not None:
+            routed = self._router.routed(rows)
         return self._placement.run(routed, partial(run_slot, order))
 
 

@@ -1,0 +1,75 @@
+"""One test for many residual predicates: queries that compare the same expression with constants of their own.
+
+`a + b > 7`, `a + b > 8` and `a + b >= 9` all imply `a + b >= 7`. A guard evaluates that once for all pairs, before they
+are brought into the order of the windows; only what passes is looked at by each query. As in an index over predicates,
+what a further query costs depends on the pairs that pass, not on the pairs there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from millstream.engine.arrow import Ints
+from millstream.engine.expressions import Columns, compared_as, compile_filter
+from millstream.model.expr import Call, Expr, Literal
+from millstream.model.functions import Function
+from millstream.model.interval import Interval
+from millstream.plan.nodes import Member
+
+_ENOUGH = 2
+_AT_LEAST, _AT_MOST = (">", ">="), ("<", "<=")
+Bound = tuple[str, str, str]
+"""What is bounded, `>=` or `<=`, and the type in which it is compared, since casts keep the order of constants."""
+
+
+class Guard:
+    """A bound that all predicates of its queries imply. `hull` covers their windows."""
+
+    def __init__(self, predicate: Call, hull: Interval, functions: Mapping[str, Function]) -> None:
+        self.hull = hull
+        self._passing: Callable[[Columns, int], Ints] = compile_filter([predicate], functions)
+
+    def passing(self, columns: Columns, rows: int) -> Ints:
+        return self._passing(columns, rows)
+
+
+def find_guards(members: Sequence[Member], functions: Mapping[str, Function]) -> dict[str, Guard]:
+    """The guards worth having, by the names of the queries they stand before."""
+    bounds = {member.name: dict(_bounds(member.residual)) for member in members}
+    predicates = {(bound, call) for found in bounds.values() for bound, call in found.items()}
+    shared = Counter(bound for bound, _ in predicates)
+    chosen: dict[Bound, list[Member]] = {}
+    for member in members:
+        best = max(bounds[member.name], key=lambda bound: (shared[bound], bound), default=None)
+        if best is not None and shared[best] >= _ENOUGH:
+            chosen.setdefault(best, []).append(member)
+    guards: dict[str, Guard] = {}
+    for bound, some in chosen.items():
+        weakest = _weakest(bound, [bounds[member.name][bound] for member in some])
+        hull = Interval(min(one.interval.lo for one in some), max(one.interval.hi for one in some))
+        guard = Guard(weakest, hull, functions)
+        guards |= {member.name: guard for member in some}
+    return guards
+
+
+def _bounds(residual: Sequence[Expr]) -> Iterator[tuple[Bound, Call]]:
+    for part in residual:
+        if not isinstance(part, Call) or part.op not in (*_AT_LEAST, *_AT_MOST):
+            continue
+        bounded, constant = part.args
+        # NaN has no place among constants.
+        if isinstance(constant, Literal) and constant.value is not None and constant.value == constant.value:
+            kind = compared_as(part) or bounded.type
+            yield (repr(bounded), ">=" if part.op in _AT_LEAST else "<=", f"{kind} {constant.type.family}"), part
+
+
+def _weakest(bound: Bound, calls: Sequence[Call]) -> Call:
+    def constant(call: Call) -> Any:
+        literal = call.args[1]
+        return literal.value if isinstance(literal, Literal) else None
+
+    pick = min if bound[1] == ">=" else max
+    some = pick(calls, key=constant)
+    return Call(bound[1], some.args, some.type)
