@@ -48,7 +48,7 @@ def test_queries_come_and_go_without_a_missed_row(tmp_path: Path) -> None:
 
 def test_overhead_is_told_part_by_part(tmp_path: Path) -> None:
     lines = list(bench_overhead.report(batches=15, place=tmp_path))
-    assert [line.split()[0] for line in lines[2:8]] == list(bench_overhead._PARTS)
+    assert [line.split()[0] for line in lines[3:9]] == list(bench_overhead._PARTS)
 
 
 @pytest.mark.parametrize(("option", "value"), [("--stores", "disk"), ("--skip", "flink")])

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.lab.bench_kernel import UNIFORM
-from millstream.lab.sensor_files import SensorFiles, windows_script
+from millstream.lab.sensor_files import STREAMS, SensorFiles, windows_script
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.session import make_session
@@ -41,17 +41,36 @@ def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
         )
         files.read_by(pipeline)
         pipeline.drain()
-    triggers: list[dict[str, Any]] = [json.loads(one.json)["durationMs"] for one in queries[0].recentProgress]
-    triggers = [one for one in triggers if "addBatch" in one][_COLD:]
+        floor = sorted(one["triggerExecution"] for one in _triggers(_idle(pipeline, files, Path(temporary) / "idle")))
+    triggers = _triggers(queries[0])
     steps = seen[_COLD:batches]
     whole = sorted(one["triggerExecution"] for one in triggers)
     yield f"{len(whole)} batches of about 100 rows, seven windows, local[2]; medians in ms"
     yield f"  a batch, from trigger to commit {statistics.median(whole):>6.0f}   (goal {_GOAL} or less; {_tail(whole)})"
+    yield f"  Spark alone, doing nothing      {statistics.median(floor):>6.0f}   (next in the same session, same files)"
     for part in _PARTS:
         yield f"    {part:<29} {statistics.median(one.get(part, 0) for one in triggers):>6.0f}"
     yield f"  of which our step, in addBatch  {_ms(one.seconds for one in steps):>6.0f}"
     for part in steps[0].split:
         yield f"    {part:<29} {_ms(one.split[part] for one in steps):>6.0f}"
+
+
+def _idle(pipeline: Pipeline, files: SensorFiles, place: Path) -> StreamingQuery:
+    """The same files read by a query that does nothing with them: what Spark takes of every batch."""
+    schema = "LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP"
+    left, right = (
+        pipeline.spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(files.path(name))
+        for name in STREAMS
+    )
+    writer = left.unionAll(right).writeStream.foreachBatch(lambda _rows, _batch: None)
+    query = writer.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def _triggers(query: StreamingQuery) -> list[dict[str, Any]]:
+    found = [json.loads(one.json)["durationMs"] for one in query.recentProgress]
+    return [one for one in found if "addBatch" in one][_COLD:]
 
 
 def _ms(seconds: Any) -> float:
