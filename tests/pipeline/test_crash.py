@@ -76,7 +76,9 @@ class Harness:
         self.state = Files.at(place / "state")
         self.process: subprocess.Popen[bytes] | None = None
         self.kill_at: float | None = None
+        self.dies_young = False
         self.killed: list[str] = []
+        self.killed_after: set[int] = set()
         for name in "AB":
             (place / "in" / name).mkdir(parents=True)
 
@@ -90,6 +92,8 @@ class Harness:
                 start_new_session=True,
             )
         self.kill_at = None
+        # Once in a while during the start, mostly when batches come.
+        self.dies_young = self.random.random() < 0.2
 
     def tend(self) -> None:
         """Starts what has died and kills what is due. A process is given time to commit at least one batch or none."""
@@ -100,9 +104,7 @@ class Harness:
         if not self.kills_left:
             return
         if self.kill_at is None:
-            # Once in a while during the start, mostly when batches come.
-            started = self.random.random() < 0.2 or self.has_running_spark()
-            if started:
+            if self.dies_young or self.has_running_spark():
                 self.kill_at = time.monotonic() + self.random.uniform(0, 3)
         elif time.monotonic() >= self.kill_at:
             self.kill_at = None
@@ -126,6 +128,7 @@ class Harness:
             os.kill(found[-1], signal.SIGKILL)
         self.kills_left -= 1
         self.killed.append(victim)
+        self.killed_after.add(self.manifest().batch)
 
     def descendants(self, word: str) -> list[int]:
         """Processes this driver has started, and those they have, whose command has the word in it."""
@@ -225,6 +228,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     finally:
         harness.close()
     assert len(harness.killed) == KILLS, f"killed {harness.killed}"
+    assert len(harness.killed_after) >= KILLS // 3, f"killed after batches {harness.killed_after} only"
     check(tmp_path, files, since, until)
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
-from millstream.engine.compaction import SMALL, run_to_merge
+from millstream.engine.compaction import SMALL, SPANS, run_to_merge
 from millstream.engine.guards import find_guards
 from millstream.engine.intake import Intake, depths, equal_columns
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, Served, Server
@@ -94,6 +94,8 @@ class ChainRun:
             if piece.queries
         ]
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
+        # Where no cut lies inside the window there is nothing to route.
+        self._spans = SPANS if len(self._ends) > 2 else 1
         self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
 
     def _owners(self, condition: Condition) -> list[str]:
@@ -312,7 +314,7 @@ class ChainRun:
         for segment in segments:
             by_lane.setdefault(segment.reach, []).append(segment)
         for lane in by_lane.values():
-            while (run := run_to_merge(lane, busy)) is not None:
+            while (run := run_to_merge(lane, busy, self._spans)) is not None:
                 expired = self.watermark - lane[run.start].reach
                 lane[run] = [merge(self._next_number(), lane[run], expired)]
         merged = [segment for lane in by_lane.values() for segment in lane]

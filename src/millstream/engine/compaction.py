@@ -16,20 +16,20 @@ SMALL = 8_192
 """Batches below so many rows pay more for starting a probe than for its rows."""
 _LEAST, _MOST = 2, 8
 """How many times larger than all younger ones a segment must be to stay as it is."""
-_SPANS = 4
+SPANS = 4
 """Into how many parts a window falls where batches are large."""
 
 
-def run_to_merge(lane: Sequence[Segment], busy: Collection[int]) -> slice | None:
+def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SPANS) -> slice | None:
     """The newest run of a lane (oldest segment first) worth merging; segments with deferred units are left alone.
 
     No segment is made longer than the window, beyond which rows expire. Large batches route the pairs of each segment
-    by itself, and fewer cuts lie in a shorter one: they keep it to a part of the window.
+    by itself, and fewer cuts lie in a shorter one: they keep it to one of `spans` parts of the window.
     """
     stop = len(lane)
     while stop > 1:
         newest = len(lane[stop - 1])
-        oldest = _oldest(lane, stop, busy, max(lane[0].reach, 0) // (1 if newest < SMALL else _SPANS))
+        oldest = _oldest(lane, stop, busy, max(lane[0].reach, 0) // (1 if newest < SMALL else spans))
         larger = min(_LEAST + SMALL / 2 / newest, _MOST)
         younger, start = 0, stop - 1
         for place in range(stop - 1, oldest - 1, -1):
