@@ -105,7 +105,7 @@ class Harness:
             return
         if self.kill_at is None:
             if self.dies_young or self.has_running_spark():
-                self.kill_at = time.monotonic() + self.random.uniform(0, 3)
+                self.kill_at = time.monotonic() + self.random.uniform(0, 8)
         elif time.monotonic() >= self.kill_at:
             self.kill_at = None
             self.kill()
@@ -197,7 +197,10 @@ class Harness:
         self.until("the rest of the work", done)
 
     def finish(self) -> None:
+        """Ends the run once the last batch can be seen: committed results become visible a moment after the commit."""
         self.catch_up()
+        finals = [final for output in self.manifest().outputs for final in output.finals]
+        self.until("the last results", lambda: all(Path(final.folder, final.name).exists() for final in finals))
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
