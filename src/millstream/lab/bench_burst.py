@@ -37,7 +37,7 @@ _BUDGET = "100 milliseconds"
 class Load:
     """Rows a second and stream by the clock; the burst is `times` as much."""
 
-    rate: int = 1_000
+    rate: int = 2_000
     keys: int = 400
     before: float = 8
     burst: float = 20
@@ -101,6 +101,9 @@ def report(tell: Callable[[str], None], load: Load | None = None) -> Iterator[st
     yield f"windows {', '.join(map(str, WINDOWS))} s"
     yield f"{load.rate:,} rows/s a stream by the clock, {load.times} times as many for {load.burst:g} s"
     yield f"a slot works {_BUDGET} in a batch; response from the arrival of a file to the commit of the rows"
+    short = {name: parts[:3] for name, parts in tables.items()}
+    for policy in POLICIES:  # Java is slow at first
+        _run(policy, short, tell)
     runs = {policy: _run(policy, tables, tell) for policy in POLICIES}
     tell("counting pairs with DuckDB")
     expected = _counted(tables)
@@ -117,7 +120,7 @@ def report(tell: Callable[[str], None], load: Load | None = None) -> Iterator[st
     yield ""
     yield f"seconds until nothing waits: LWO {lwo.seconds:.1f}, Greedy {greedy.seconds:.1f}, ratio {total:.2f}"
     yield f"the smallest window's p99 at most a fifth of LWO's: {ratio:.2f}  {verdict(ratio <= 0.2)}"
-    yield f"total time within 10 %: {total:.2f}  {verdict(abs(total - 1) <= 0.1)}"
+    yield f"total time at most 10 % longer: {total:.2f}  {verdict(total <= 1.1)}"
     yield f"the same pairs as DuckDB ({sum(expected.values()):,} in all): {verdict(right)}"
 
 

@@ -45,7 +45,10 @@ class Placement:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             slot = context.partitionId() if context else 0
-            yield pa.RecordBatch.from_pydict({"report": [packed(work(slot, batches if has_rows else ()))]})
+            report = packed(work(slot, batches if has_rows else ()))
+            for _ in batches:  # Spark ends a worker that leaves rows unread, and with it all that the worker has open
+                pass
+            yield pa.RecordBatch.from_pydict({"report": [report]})
 
         has_rows = rows is not None
         if rows is None:
