@@ -30,7 +30,11 @@ class _Order(Generic[Name]):
 
     def push(self, name: Name, work: Work) -> None:
         self._count += 1
-        heapq.heappush(self.heap, (self._policy.key(work), self._count, name, work))
+        entry, heap = (self._policy.key(work), self._count, name, work), self.heap
+        if heap and heap[0][2] == name:
+            heapq.heapreplace(heap, entry)  # what was chosen last, one stage further
+        else:
+            heapq.heappush(heap, entry)
 
     def first(self, works: Mapping[Name, Work]) -> tuple[Key, Name] | None:
         heap = self.heap
