@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.lab.sensor_files import SensorFiles
+from millstream.pipeline.java import java_options
 
 _BATCHES = 20
 _GOAL = 15
@@ -45,6 +46,10 @@ def report(
             again.kill()
         yield f"after the start of the process the next batch, {event['batch']}, was committed in {seen['batch']:.1f} s"
         yield f"  (goal {_GOAL} s), of which the batch itself took {event['seconds']:.1f} s"
+        archive = (
+            "from its archive of classes" if java_options() else "without an archive (`millstream prepare` makes one)"
+        )
+        yield f"  Java started {archive}"
         named = {
             "imported": "Python is ready",
             "spark": "Spark is up",

