@@ -9,6 +9,7 @@ import pytest
 
 from millstream.engine.operators.chunk import Chunk
 from millstream.engine.operators.graph import Graph, Node
+from millstream.engine.operators.relational import Select
 from millstream.engine.operators.run import GraphRun
 from millstream.engine.policies import make_policy
 from millstream.errors import InternalError
@@ -57,7 +58,8 @@ def test_costs_and_selectivities_are_measured() -> None:
     for (name, _port), counts in run.ports.items():
         if name.endswith(".select") and counts.rows_in > 300:
             node = run.graph.nodes[name].operator
-            assert counts.rows_out / counts.rows_in == pytest.approx(node.below, abs=0.15)  # type: ignore[attr-defined]
+            assert isinstance(node, Select)
+            assert counts.rows_out / counts.rows_in == pytest.approx(node.below, abs=0.15)
             assert counts.time > 0
 
 

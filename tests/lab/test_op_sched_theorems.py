@@ -6,11 +6,11 @@ served, and each says more than its proof in one further way that is shown here.
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,14 +36,14 @@ class Arbitrary(Policy):
     name = "arbitrary"
 
     def __init__(self, seed: int, *, whole_paths: bool) -> None:
-        self._random, self._whole = random.Random(seed), whole_paths  # noqa: S311
+        self._random, self._whole = np.random.default_rng(seed), whole_paths
 
     def begun(self, work: Work) -> bool:
         return self._whole and work.at > 0
 
     def priority(self, work: Work) -> float:
         del work
-        return self._random.random()
+        return float(self._random.random())
 
 
 class InOrder(Policy):

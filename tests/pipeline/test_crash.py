@@ -8,7 +8,6 @@ with signal 9. `make crash` does it 25 times (MILLSTREAM_KILLS).
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -70,7 +69,7 @@ class Harness:
 
     def __init__(self, place: Path, kills: int) -> None:
         self.place, self.kills_left = place, kills
-        self.random = random.Random(kills)  # noqa: S311
+        self.random = np.random.default_rng(kills)
         self.script = place / "script.sql"
         self.script.write_text(SCRIPT, encoding="utf-8")
         self.state = Files.at(place / "state")
@@ -114,7 +113,7 @@ class Harness:
         return bool(self.descendants("pyspark.daemon"))
 
     def kill(self) -> None:
-        victim = self.random.choice(["driver", "driver", "jvm", "worker"])
+        victim = str(self.random.choice(["driver", "driver", "jvm", "worker"]))
         if self.process is None:
             return
         if victim == "driver":

