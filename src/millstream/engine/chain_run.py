@@ -261,7 +261,6 @@ class ChainRun:
             state_rows = np.arange(len(probe_rows))
         server = self._server([other for other, _, _ in parts])
         self._give_out(server.serve(self._pairs(unit, state, probe_rows, state_rows)), unit, deliver)
-        self._give_out(server.finish(), unit, deliver)
 
     def _pairs(self, unit: Unit, state: Segment | Stacked, probe_rows: Ints, state_rows: Ints) -> Pairs:
         equal = self._equal[unit.probe.side]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.engine.arrow import Ints
@@ -24,22 +25,18 @@ Bound = tuple[str, str, str]
 """What is bounded, `>=` or `<=`, and the type in which it is compared, since casts keep the order of constants."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A bound that all predicates of its queries imply. `hull` covers their windows."""
+    """A bound that all predicates of its queries imply: which rows pass. `hull` covers the queries' windows."""
 
-    def __init__(self, predicate: Call, hull: Interval, functions: Mapping[str, Function]) -> None:
-        self.hull = hull
-        self._passing: Callable[[Columns, int], Ints] = compile_filter([predicate], functions)
-
-    def passing(self, columns: Columns, rows: int) -> Ints:
-        return self._passing(columns, rows)
+    passing: Callable[[Columns, int], Ints]
+    hull: Interval
 
 
 def find_guards(members: Sequence[Member], functions: Mapping[str, Function]) -> dict[str, Guard]:
     """The guards worth having, by the names of the queries they stand before."""
     bounds = {member.name: dict(_bounds(member.residual)) for member in members}
-    predicates = {(bound, call) for found in bounds.values() for bound, call in found.items()}
-    shared = Counter(bound for bound, _ in predicates)
+    shared = Counter(bound for bound, _ in {item for found in bounds.values() for item in found.items()})
     chosen: dict[Bound, list[Member]] = {}
     for member in members:
         best = max(bounds[member.name], key=lambda bound: (shared[bound], bound), default=None)
@@ -47,9 +44,11 @@ def find_guards(members: Sequence[Member], functions: Mapping[str, Function]) ->
             chosen.setdefault(best, []).append(member)
     guards: dict[str, Guard] = {}
     for bound, some in chosen.items():
-        weakest = _weakest(bound, [bounds[member.name][bound] for member in some])
+        pick = min if bound[1] == ">=" else max
+        weakest = pick((bounds[member.name][bound] for member in some), key=_constant)
         hull = Interval(min(one.interval.lo for one in some), max(one.interval.hi for one in some))
-        guard = Guard(weakest, hull, functions)
+        predicate = Call(bound[1], weakest.args, weakest.type)
+        guard = Guard(compile_filter([predicate], functions), hull)
         guards |= {member.name: guard for member in some}
     return guards
 
@@ -58,18 +57,15 @@ def _bounds(residual: Sequence[Expr]) -> Iterator[tuple[Bound, Call]]:
     for part in residual:
         if not isinstance(part, Call) or part.op not in (*_AT_LEAST, *_AT_MOST):
             continue
-        bounded, constant = part.args
+        bounded, literal = part.args
+        constant = _constant(part)
         # NaN has no place among constants.
-        if isinstance(constant, Literal) and constant.value is not None and constant.value == constant.value:
+        if constant is not None and constant == constant:
             kind = compared_as(part) or bounded.type
-            yield (repr(bounded), ">=" if part.op in _AT_LEAST else "<=", f"{kind} {constant.type.family}"), part
+            yield (repr(bounded), ">=" if part.op in _AT_LEAST else "<=", f"{kind} {literal.type.family}"), part
 
 
-def _weakest(bound: Bound, calls: Sequence[Call]) -> Call:
-    def constant(call: Call) -> Any:
-        literal = call.args[1]
-        return literal.value if isinstance(literal, Literal) else None
-
-    pick = min if bound[1] == ">=" else max
-    some = pick(calls, key=constant)
-    return Call(bound[1], some.args, some.type)
+def _constant(comparison: Call) -> Any:
+    """What an expression is compared with, if it is a constant."""
+    right = comparison.args[1]
+    return right.value if isinstance(right, Literal) else None

@@ -198,6 +198,8 @@ class Server:
         self._waiting: dict[Guard, list[Pairs]] = {}
 
     def serve(self, pairs: Pairs) -> Iterator[Served]:
+        if not len(pairs):
+            return
         for guard in self._behind:
             passed = pairs if guard is None else _passed(guard, pairs, self._within)
             if guard is None or passed is pairs:
@@ -235,6 +237,8 @@ def _passed(guard: Guard, pairs: Pairs, within: Interval) -> Pairs:
     if not guard.hull.covers(within):
         apart = pairs.differences()
         inside = pairs.at(np.flatnonzero((apart >= guard.hull.lo) & (apart < guard.hull.hi)))
+        if not len(inside):
+            return inside
     try:
         with blaming(()):
             passing = guard.passing(inside.column, len(inside))

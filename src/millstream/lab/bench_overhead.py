@@ -47,12 +47,12 @@ def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
     whole = sorted(one["triggerExecution"] for one in triggers)
     yield f"{len(whole)} batches of about 100 rows, seven windows, local[2]; medians in ms"
     yield f"  a batch, from trigger to commit {statistics.median(whole):>6.0f}   (goal {_GOAL} or less; {_tail(whole)})"
-    yield f"  Spark alone, doing nothing      {statistics.median(floor):>6.0f}   (next in the same session, same files)"
     for part in _PARTS:
         yield f"    {part:<29} {statistics.median(one.get(part, 0) for one in triggers):>6.0f}"
     yield f"  of which our step, in addBatch  {_ms(one.seconds for one in steps):>6.0f}"
     for part in steps[0].split:
         yield f"    {part:<29} {_ms(one.split[part] for one in steps):>6.0f}"
+    yield f"  Spark alone, doing nothing      {statistics.median(floor):>6.0f}   (next in the same session, same files)"
 
 
 def _idle(pipeline: Pipeline, files: SensorFiles, place: Path) -> StreamingQuery:

@@ -76,39 +76,39 @@ class Router:
 
     def __init__(self, routing: Routing, table: Sequence[int], functions: Mapping[str, Function]) -> None:
         self._routes, self._functions = routing.routes, functions
-        self._ways = {route.stream for route in routing.routes}
-        self._kept = [sf.col(BAD), *(sf.col(payload(number)) for number in range(len(routing.streams)))]
-        self._is_computed = any(route.hashed is None for route in routing.routes)
-        self._filter = sf.col(STREAM).isin(*self._ways) if len(self._ways) < len(routing.streams) else None
-        self._several = len(self._ways) < len(routing.routes)
+        kept = [sf.col(BAD), *(sf.col(payload(number)) for number in range(len(routing.streams)))]
+        used = {route.stream for route in routing.routes}
         slots = sf.array(*map(sf.lit, table))
-
-        def slot(code: Column) -> Column:
-            return slots[sf.shiftrightunsigned(code, 64 - GROUP_BITS).cast("int")].alias(SLOT)
-
-        if self._is_computed or self._several:
-            self._columns = [*self._kept, sf.col(ROUTE), sf.col(CODE), slot(sf.col(CODE))]
-        else:
+        self._filter = sf.col(STREAM).isin(*used) if len(used) < len(routing.streams) else None
+        self._is_computed = any(route.hashed is None for route in routing.routes)
+        self._ways: list[Column] = []
+        route, code = sf.col(ROUTE), sf.col(CODE)
+        if not self._is_computed and len(used) < len(routing.routes):
+            self._ways = [*kept, sf.inline(_several_ways(routing.routes)).alias(ROUTE, CODE)]
+        elif not self._is_computed:
             route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routing.routes)])
             code = _cases([(route.stream, _code(route)) for route in routing.routes])
-            self._columns = [*self._kept, route.alias(ROUTE), code.alias(CODE), slot(code)]
+        slot = slots[sf.shiftrightunsigned(code, 64 - GROUP_BITS).cast("int")]
+        self._columns = [*kept, route.alias(ROUTE), code.alias(CODE), slot.alias(SLOT)]
 
     def routed(self, rows: DataFrame) -> DataFrame:
         """The rows of a batch, each with the slot that will work on it."""
         if self._is_computed:
             rows = _computed(rows, self._routes, self._functions)
-        elif self._several:
-            rows = rows.select(*self._kept, sf.inline(self._several_ways()).alias(ROUTE, CODE))
+        elif self._ways:
+            rows = rows.select(*self._ways)
         elif self._filter is not None:
             rows = rows.filter(self._filter)
         return rows.select(*self._columns)
 
-    def _several_ways(self) -> Column:
-        by_stream: dict[int, list[Column]] = {}
-        for number, route in enumerate(self._routes):
-            way = sf.struct(sf.lit(number).alias("r"), _code(route).alias("c"))
-            by_stream.setdefault(route.stream, []).append(way)
-        return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
+
+def _several_ways(routes: Sequence[Route]) -> Column:
+    """For each row an array of the routes it goes by, with its code on each."""
+    by_stream: dict[int, list[Column]] = {}
+    for number, route in enumerate(routes):
+        way = sf.struct(sf.lit(number).alias("r"), _code(route).alias("c"))
+        by_stream.setdefault(route.stream, []).append(way)
+    return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
 
 
 def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
