@@ -31,10 +31,12 @@ class _Order(Generic[Name]):
     def push(self, name: Name, work: Work) -> None:
         self._count += 1
         entry, heap = (self._policy.key(work), self._count, name, work), self.heap
-        if heap and heap[0][2] == name:
-            heapq.heapreplace(heap, entry)  # what was chosen last, one stage further
-        else:
+        if not heap or heap[0][2] != name:
             heapq.heappush(heap, entry)
+        elif len(heap) > 2 and entry < heap[1] and entry < heap[2]:
+            heap[0] = entry  # what was chosen last goes on
+        else:
+            heapq.heapreplace(heap, entry)
 
     def first(self, works: Mapping[Name, Work]) -> tuple[Key, Name] | None:
         heap = self.heap
@@ -47,7 +49,7 @@ class _Order(Generic[Name]):
 
 
 class Agenda(Generic[Name]):
-    """Work by name. `put` again when it has changed, `drop` when it is done."""
+    """Work by name. `put` again when it has changed, `advance` when it is a stage further, `drop` when it is done."""
 
     def __init__(self) -> None:
         self._works: dict[Name, Work] = {}
@@ -57,13 +59,14 @@ class Agenda(Generic[Name]):
     def __len__(self) -> int:
         return len(self._works)
 
-    def __getitem__(self, name: Name) -> Work:
-        return self._works[name]
-
     def put(self, name: Name, work: Work) -> None:
         self._works[name] = work
         for order in self._orders.values():
             order.push(name, work)
+
+    def advance(self, name: Name) -> None:
+        work = self._works[name]
+        self.put(name, Work(work.path, work.at + 1, work.queue, work.arrived, work.number))
 
     def drop(self, name: Name) -> None:
         self._works.pop(name, None)

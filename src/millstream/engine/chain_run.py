@@ -25,16 +25,18 @@ from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Ledger, Unit, fused
+from millstream.engine.units import Ledger, Task, Unit, fused
 from millstream.engine.work import Policy
-from millstream.model.duration import LONGEST
 from millstream.model.functions import Function
-from millstream.model.interval import Interval
+from millstream.model.interval import Interval, joined
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
 Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
 """Takes rows with the names of all queries they are for."""
 _WORTH_TRIMMING = 4_096
+_HANDFUL = 16
+_Since = tuple[Interval, int]
+"""A slice, and the first batch whose tuples some query may see in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class ChainRun:
         self._members: dict[str, MemberRun] = {}
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
+        self._meeting: list[tuple[Segment, Sequence[Segment]]] = []
         self.statistics = ChainStatistics()
         self._paths = SlicePaths(self.statistics)
         self._settled: tuple[int, int, set[int]] | None = None
@@ -96,7 +99,7 @@ class ChainRun:
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         # Where no cut lies inside the window there is nothing to route.
         self._spans = SPANS if len(self._ends) > 2 else 1
-        self.ledger.rewrite(lambda unit: self._units(unit.probe, unit.state, unit.interval))
+        self.ledger.rewrite(lambda unit: self._cut(unit.probe, unit.state, unit.interval))
 
     def _owners(self, condition: Condition) -> list[str]:
         return [name for name, member in self._members.items() if condition in member.conditions.values()]
@@ -119,18 +122,16 @@ class ChainRun:
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
         waiting = [(found[unit.probe], found[unit.state], Interval(unit.lo, unit.hi)) for unit in saved.ledger]
         self.ledger = Ledger()
-        self.ledger.add(unit for probe, state, within in waiting for unit in self._units(probe, state, within))
+        self.ledger.add(unit for probe, state, within in waiting for unit in self._cut(probe, state, within))
 
     def arrive(self, rows: Mapping[str, pa.RecordBatch | None], batch: int) -> None:
-        """Rows in time become segments, and segments become units: each pair of tuples will be met exactly once."""
+        """Rows in time become segments that meet those of the other side: each pair of tuples exactly once."""
         self.batch = batch
         lefts, rights = self._take_in(LEFT, rows.get(LEFT)), self._take_in(RIGHT, rows.get(RIGHT))
-        meeting = [(right, left) for right in rights for left in (*self.segments[LEFT], *lefts)]
-        meeting += [(left, right) for left in lefts for right in self.segments[RIGHT]]
-        everything = Interval(1 - LONGEST, LONGEST - 1)
-        self.ledger.add(unit for probe, state in meeting for unit in self._units(probe, state, everything))
-        self.segments[LEFT] += lefts
-        self.segments[RIGHT] += rights
+        self._meeting = [(left, self.segments[RIGHT]) for left in lefts]
+        self._meeting += [(right, [*self.segments[LEFT], *lefts]) for right in rights]
+        self.segments[LEFT] = [*self.segments[LEFT], *lefts]
+        self.segments[RIGHT] = [*self.segments[RIGHT], *rights]
 
     def _take_in(self, side: str, rows: pa.RecordBatch | None) -> list[Segment]:
         if rows is None or not rows.num_rows:
@@ -141,30 +142,48 @@ class ChainRun:
 
     def run(self, policy: Policy, budget: Budget, deliver: Deliver) -> None:
         """Does units until the budget is spent or none is left."""
+        meeting, self._meeting = self._meeting, []
         if budget == Budget():
             for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
                 self._execute_all(list(units), deliver)
+            wide = self._joined_slices()
+            for probe, states in meeting:
+                self._execute_all(list(self._units(probe, states, wide)), deliver)
             return
+        for probe, states in meeting:
+            self.ledger.add(self._units(probe, states, self._slices))
         self._paths.refresh()
-        done, until = 0, None if budget.seconds is None else time.perf_counter() + budget.seconds
-        while budget.units is None or done < budget.units:
-            done += 1
-            if not self._do_next(policy, deliver, whole=budget.units is None):
-                break
-            if until is not None and time.perf_counter() >= until:
-                break
+        if budget.units is not None:
+            self._run_units(policy, budget.units, deliver)
+        if budget.seconds is not None:
+            self._run_tasks(policy, budget.seconds, deliver)
 
-    def _do_next(self, policy: Policy, deliver: Deliver, *, whole: bool) -> bool:
-        """One unit, or a small probe's whole interval where units are not counted. False when nothing is left."""
-        began = time.perf_counter_ns()
-        task = self.ledger.take_task(policy, self._paths) if whole else None
-        unit = None if whole else self.ledger.take(policy, self._paths)
-        self.statistics.choosing += time.perf_counter_ns() - began
-        if task is not None:
-            self._execute_all(list(task.units()), deliver)
-        elif unit is not None:
+    def _run_units(self, policy: Policy, count: int, deliver: Deliver) -> None:
+        for _ in range(count):
+            unit = self.ledger.take(policy, self._paths)
+            if unit is None:
+                return
             self._execute(unit, deliver)
-        return task is not None or unit is not None
+
+    def _run_tasks(self, policy: Policy, seconds: float, deliver: Deliver) -> None:
+        """Tasks are chosen a handful at a time while there is time for as many: memory gone cold makes a look dear."""
+        now = time.perf_counter()
+        until, slowest, count = now + seconds, 1e-6, 1
+        while tasks := self._choose(policy, count):
+            for task in tasks:
+                before = now
+                self._execute_all(list(task.units()), deliver)
+                now = time.perf_counter()
+                slowest = max(slowest, now - before)
+            if now >= until:
+                return
+            count = min(_HANDFUL, 1 + int((until - now) / slowest))
+
+    def _choose(self, policy: Policy, count: int) -> list[Task]:
+        began = time.perf_counter_ns()
+        tasks = self.ledger.take_tasks(policy, self._paths, count)
+        self.statistics.choosing += time.perf_counter_ns() - began
+        return tasks
 
     def settle(self, watermark: int) -> None:
         """After a batch: drops segments nothing needs any more and merges small neighbours."""
@@ -206,16 +225,28 @@ class ChainRun:
                     held[name] = min(held[name], (first, batch, near if policy.releases_early else 0))
         return {name: Bounds(fresh[name], held[name]) for name in self._members}
 
-    def _units(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:
-        """The units of two segments: one per slice in which they can have pairs for a query that may see them."""
-        least, greatest = differences(probe, state)
-        left, right = (probe, state) if probe.side == LEFT else (state, probe)
-        low, high = max(least, within.lo, 1 - right.reach), min(greatest + 1, within.hi, left.reach)
-        for interval, since in self._slices:
-            if max(interval.lo, low) < min(interval.hi, high) and since <= probe.batch:
-                if not within.covers(interval):
-                    interval = Interval(max(interval.lo, within.lo), min(interval.hi, within.hi))
-                yield Unit(probe, state, interval)
+    def _units(self, probe: Segment, states: Iterable[Segment], slices: Sequence[_Since]) -> Iterator[Unit]:
+        """For each state one unit per slice in which there can be pairs for a query that may see them."""
+        seen = [interval for interval, since in slices if since <= probe.batch]
+        for state in states:
+            least, greatest = differences(probe, state)
+            left, right = (probe, state) if probe.side == LEFT else (state, probe)
+            low, high = max(least, 1 - right.reach), min(greatest + 1, left.reach)
+            for interval in seen:
+                if interval.lo < high and low < interval.hi:
+                    yield Unit(probe, state, interval)
+
+    def _cut(self, probe: Segment, state: Segment, within: Interval) -> Iterator[Unit]:
+        """What is left of a unit, as the plan of now cuts it."""
+        for unit in self._units(probe, [state], self._slices):
+            lo, hi = max(unit.interval.lo, within.lo), min(unit.interval.hi, within.hi)
+            if lo < hi:
+                yield Unit(probe, state, Interval(lo, hi))
+
+    def _joined_slices(self) -> list[_Since]:
+        """Neighbouring slices as one, for work that is not put off."""
+        batches = {since for _, since in self._slices}
+        return [(hull, batch) for batch in batches for hull in joined(i for i, since in self._slices if since == batch)]
 
     def _execute(self, unit: Unit, deliver: Deliver) -> None:
         server = self._server([unit], self._chunk)
@@ -224,7 +255,7 @@ class ChainRun:
         self._give_out(server.finish(), unit, deliver)
 
     def _execute_all(self, units: list[Unit], deliver: Deliver) -> None:
-        if len(units[0].probe) < SMALL:
+        if units and len(units[0].probe) < SMALL:
             self._execute_together(units, deliver)
         else:
             for unit in units:

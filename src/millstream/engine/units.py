@@ -16,7 +16,7 @@ from millstream.engine.agenda import Agenda
 from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.work import Policy, Work
-from millstream.model.interval import Interval
+from millstream.model.interval import Interval, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,29 @@ class Task:
         return (Unit(self.probe, state, self.interval) for state in self.states)
 
 
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """A probing segment on its way: the tasks it has left, the next one last, and where it has been."""
+
+    probe: Segment
+    tasks: list[Task]
+    whole: tuple[Interval, ...]
+    nbytes: int
+
+    @property
+    def at(self) -> int:
+        return len(self.whole) - len(self.tasks)
+
+
 class Ledger:
     """Units waiting to be done, by probing segment and interval. To a policy it is the load it works under."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, list[Task]] = {}
-        self._whole: dict[int, tuple[Interval, ...]] = {}
+        self._walks: dict[int, _Walk] = {}
         self._named: Counter[int] = Counter()
-        self._agenda: Agenda[int] = Agenda()
+        self._agenda: Agenda[_Walk] = Agenda()
         self._earliest: dict[Interval, list[tuple[int, int, int, int]]] = {}
         self._changed: set[int] = set()
-        self._sizes: dict[int, int] = {}
         self._drifts = 0
         self._bytes = 0
         self._units = 0
@@ -79,17 +91,16 @@ class Ledger:
         return self._bytes
 
     def units(self) -> Iterator[Unit]:
-        for tasks in self._waiting.values():
-            for task in tasks:
-                yield from task.units()
+        for task in self.tasks():
+            yield from task.units()
 
     def tasks(self) -> Iterator[Task]:
-        for tasks in self._waiting.values():
-            yield from tasks
+        for walk in self._walks.values():
+            yield from reversed(walk.tasks)
 
-    def by_probe(self) -> Iterator[list[Task]]:
-        """The tasks of each probing segment, the nearest first."""
-        yield from self._waiting.values()
+    def waiting_rows(self) -> int:
+        """Rows of the segments that still have to probe."""
+        return sum(len(walk.probe) for walk in self._walks.values())
 
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
         """For each interval with work the earliest time and batch a row of it can have."""
@@ -106,36 +117,40 @@ class Ledger:
         grouped: dict[tuple[int, Interval], list[Unit]] = {}
         for unit in units:
             grouped.setdefault((unit.probe.number, unit.interval), []).append(unit)
-        changed = set()
+        changed: dict[int, list[Task]] = {}
         for (number, interval), some in grouped.items():
             states = sorted((unit.state for unit in some), key=lambda state: -state.batch)
-            probe = some[0].probe
-            if number not in self._waiting:
-                self._waiting[number] = []
-                self._sizes[number] = probe.nbytes
-                self._bytes += self._sizes[number]
-            task = Task(probe, interval, tuple(states))
-            self._waiting[number].append(task)
+            changed.setdefault(number, []).append(Task(some[0].probe, interval, tuple(states)))
             self._named.update(state.number for state in states)
             self._units += len(states)
-            self.now = max(self.now, probe.batch)
-            changed.add(number)
         noted: Iterable[int] = changed
-        if not changed.isdisjoint(self._whole):
-            self._earliest, noted = {}, self._waiting  # places have moved
-        for number in changed:
-            self._waiting[number].sort(key=lambda task: (task.near, task.far, task.interval.lo))
-            self._whole[number] = tuple(task.interval for task in self._waiting[number])
+        if not changed.keys().isdisjoint(self._walks):
+            self._earliest, noted = {}, {**self._walks, **changed}  # places have moved
+        for tasks in changed.values():
+            self._begin(tasks[0].probe, tasks)
         for number in noted:
-            done = len(self._whole[number]) - len(self._waiting[number])
-            for place, task in enumerate(self._waiting[number], start=done):
-                entry = (task.first, task.probe.batch, number, place)
+            walk = self._walks[number]
+            for place, task in enumerate(reversed(walk.tasks), start=walk.at):
+                entry = (task.first, walk.probe.batch, number, place)
                 heapq.heappush(self._earliest.setdefault(task.interval, []), entry)
-        self._changed |= changed
+        self._changed |= changed.keys()
+
+    def _begin(self, probe: Segment, tasks: list[Task]) -> None:
+        before = self._walks.get(probe.number)
+        if before is None:
+            self._bytes += probe.nbytes
+            self.now = max(self.now, probe.batch)
+        else:
+            tasks += before.tasks
+            self._agenda.drop(before)
+        tasks.sort(key=lambda task: (task.near, task.far, task.interval.lo))
+        whole = tuple(task.interval for task in tasks)
+        self._walks[probe.number] = _Walk(probe, tasks[::-1], whole, probe.nbytes)
 
     def _is_open(self, number: int, place: int) -> bool:
         """Whether a probing segment has not yet done its task at this place."""
-        return number in self._waiting and place >= len(self._whole[number]) - len(self._waiting[number])
+        walk = self._walks.get(number)
+        return walk is not None and place >= walk.at
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
         """Every unit replaced by what a changed plan leaves of it."""
@@ -144,30 +159,32 @@ class Ledger:
 
     def take(self, policy: Policy, paths: SlicePaths) -> Unit | None:
         """The next unit by the policy, or None when nothing waits."""
-        task = self._first(policy, paths)
-        if task is None:
+        walk = self._first(policy, paths)
+        if walk is None:
             return None
-        number, (state, *others) = task.probe.number, task.states
-        self._done(state)
+        task = walk.tasks[-1]
+        state, *others = task.states
+        self._done((state,))
         if others:
-            self._waiting[number][0] = Task(task.probe, task.interval, tuple(others))
+            walk.tasks[-1] = Task(task.probe, task.interval, tuple(others))
         else:
-            self._finished(number)
+            self._go_on(walk)
         return Unit(task.probe, state, task.interval)
 
-    def take_task(self, policy: Policy, paths: SlicePaths) -> Task | None:
-        """The next interval of a probing segment, against all states at once."""
-        task = self._first(policy, paths)
-        if task is not None:
-            for state in task.states:
-                self._done(state)
-            self._finished(task.probe.number)
-        return task
+    def take_tasks(self, policy: Policy, paths: SlicePaths, count: int) -> list[Task]:
+        """So many tasks, one after the other by the policy; fewer when no more wait."""
+        found: list[Task] = []
+        while len(found) < count and (walk := self._first(policy, paths)) is not None:
+            task = walk.tasks[-1]
+            self._done(task.states)
+            self._go_on(walk)
+            found.append(task)
+        return found
 
     def take_all(self) -> list[Unit]:
         """Everything at once, for a run that will not stop half-way."""
         units = list(self.units())
-        self._waiting, self._whole, self._sizes = {}, {}, {}
+        self._walks = {}
         self._named.clear()
         self._earliest.clear()
         self._agenda.clear()
@@ -177,44 +194,43 @@ class Ledger:
 
     def segments(self) -> set[int]:
         """Numbers of all segments some unit still needs."""
-        return self._named.keys() | self._waiting.keys()
+        return self._named.keys() | self._walks.keys()
 
-    def _first(self, policy: Policy, paths: SlicePaths) -> Task | None:
+    def _first(self, policy: Policy, paths: SlicePaths) -> _Walk | None:
         if paths.drifts != self._drifts:
             self._drifts = paths.drifts
             self._agenda.clear()
-            self._changed |= self._waiting.keys()
-        for number in self._changed:
-            if number in self._waiting:
-                self._agenda.put(number, self._work(number, paths))
-        self._changed.clear()
-        chosen = self._agenda.choose(policy, self, paths.plans)
-        return None if chosen is None else self._waiting[chosen][0]
+            self._changed |= self._walks.keys()
+        if self._changed:
+            for number in self._changed:
+                if (walk := self._walks.get(number)) is not None:
+                    self._agenda.put(walk, self._work(walk, paths))
+            self._changed.clear()
+        return self._agenda.choose(policy, self, paths.plans)
 
-    def _work(self, number: int, paths: SlicePaths) -> Work:
-        tasks, whole = self._waiting[number], self._whole[number]
-        probe, rows = tasks[0].probe, len(tasks[0].probe)
-        path = paths.path(probe.side, whole, self._sizes[number] / rows)
-        return Work(path, len(whole) - len(tasks), rows, probe.batch, number)
+    def _work(self, walk: _Walk, paths: SlicePaths) -> Work:
+        probe, rows = walk.probe, len(walk.probe)
+        path = paths.path(probe.side, walk.whole, walk.nbytes / rows)
+        return Work(path, walk.at, rows, probe.batch, probe.number)
 
-    def _done(self, state: Segment) -> None:
-        self._units -= 1
-        left = self._named[state.number] - 1
-        if left:
-            self._named[state.number] = left
+    def _done(self, states: tuple[Segment, ...]) -> None:
+        self._units -= len(states)
+        named = self._named
+        for state in states:
+            number = state.number
+            if named[number] > 1:
+                named[number] -= 1
+            else:
+                del named[number]
+
+    def _go_on(self, walk: _Walk) -> None:
+        walk.tasks.pop()
+        if walk.tasks:
+            self._agenda.advance(walk)
         else:
-            del self._named[state.number]
-
-    def _finished(self, number: int) -> None:
-        tasks = self._waiting[number]
-        del tasks[0]
-        if not tasks:
-            del self._waiting[number], self._whole[number]
-            self._bytes -= self._sizes.pop(number)
-            self._agenda.drop(number)
-        elif number not in self._changed:
-            work = self._agenda[number]
-            self._agenda.put(number, Work(work.path, work.at + 1, work.queue, work.arrived, number))
+            del self._walks[walk.probe.number]
+            self._bytes -= walk.nbytes
+            self._agenda.drop(walk)
 
 
 def fused(units: Iterable[Unit]) -> Iterator[Unit]:
@@ -223,17 +239,9 @@ def fused(units: Iterable[Unit]) -> Iterator[Unit]:
     Starting a unit costs more than telling its pairs apart afterwards; only a run that does all its work anyway may
     fuse, because a fused unit can no longer be put off in part.
     """
-    last: Unit | None = None
-    for unit in sorted(units, key=lambda unit: (unit.probe.number, unit.state.number, unit.interval)):
-        if last is not None and (last.probe, last.state, last.interval.hi) == (
-            unit.probe,
-            unit.state,
-            unit.interval.lo,
-        ):
-            last = Unit(unit.probe, unit.state, Interval(last.interval.lo, unit.interval.hi))
-            continue
-        if last is not None:
-            yield last
-        last = unit
-    if last is not None:
-        yield last
+    met: dict[tuple[int, int], list[Unit]] = {}
+    for unit in units:
+        met.setdefault((unit.probe.number, unit.state.number), []).append(unit)
+    for _, some in sorted(met.items()):
+        for interval in joined(unit.interval for unit in some):
+            yield Unit(some[0].probe, some[0].state, interval)

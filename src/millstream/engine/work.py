@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from millstream.engine.path import Path
+from millstream.engine.path import Path, Stage
 
 Key = tuple[float, ...]
 """The least key comes first."""
@@ -27,13 +27,8 @@ class Work:
     number: int
 
     @property
-    def near(self) -> int:
-        """The smallest age the stage looks at, where it is a slice."""
-        return self.path.stages[self.at].near
-
-    @property
-    def far(self) -> int:
-        return self.path.stages[self.at].far
+    def stage(self) -> Stage:
+        return self.path.stages[self.at]
 
 
 class Load(Protocol):

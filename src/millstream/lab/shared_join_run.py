@@ -198,7 +198,7 @@ class Run:
         self._pass()
         self.samples.append((*self.done(), self.outcome.cpu))
         (chain,) = self._engine.chains()
-        waiting = sum(len(tasks[0].probe) for tasks in chain.ledger.by_probe())
+        waiting = chain.ledger.waiting_rows()
         self.outcome.most_waiting = max(self.outcome.most_waiting, waiting)
         self.outcome.most_held = max(self.outcome.most_held, self._engine.held_rows)
         self._mark = time.thread_time()

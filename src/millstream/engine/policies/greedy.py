@@ -9,7 +9,8 @@ class Greedy(Policy):
     name = "greedy"
 
     def priority(self, work: Work) -> float:
-        return 1 / max(work.far - work.near, 1)
+        return 1 / max(work.stage.far - work.stage.near, 1)
 
     def key(self, work: Work) -> Key:
-        return (work.far - work.near, work.arrived, work.number)
+        stage = work.stage
+        return (stage.far - stage.near, work.arrived, work.number)

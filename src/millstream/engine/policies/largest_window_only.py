@@ -9,4 +9,4 @@ class LargestWindowOnly(Policy):
     name = "lwo"
 
     def key(self, work: Work) -> Key:
-        return (work.arrived, work.number, work.near)
+        return (work.arrived, work.number, work.stage.near)

@@ -10,7 +10,7 @@ class SmallestWindowFirst(Policy):
     releases_early = False
 
     def priority(self, work: Work) -> float:
-        return 1 / max(work.far, 1)
+        return 1 / max(work.stage.far, 1)
 
     def key(self, work: Work) -> Key:
-        return (work.far, work.arrived, work.number)
+        return (work.stage.far, work.arrived, work.number)
