@@ -264,12 +264,14 @@ class ChainRun:
     def _execute_together(self, units: Iterable[Unit], deliver: Deliver) -> None:
         """Units of one small probe: their matches are put together before they are given out."""
         parts: list[tuple[Unit, Ints, Ints]] = []
+        count = 0
         for unit in units:
             for probe_rows, state_rows in self._met(unit):
                 parts.append((unit, probe_rows, state_rows))
-                if sum(len(rows) for _, rows, _ in parts) >= self._chunk:
+                count += len(probe_rows)
+                if count >= self._chunk:
                     self._give_out_together(parts, deliver)
-                    parts = []
+                    parts, count = [], 0
         if parts:
             self._give_out_together(parts, deliver)
 

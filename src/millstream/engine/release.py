@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -36,68 +37,86 @@ class Bounds:
     held: Place
 
 
-@dataclass(slots=True)
-class _Part:
-    """Rows of one unit in the order of their places; `turn` is the call to `release` they first waited for."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one unit in the order of their places, for any number of queries."""
 
     places: tuple[Ints, ...]
     rows: pa.RecordBatch
-    turn: int
+    first: tuple[int, ...]
+    last: tuple[int, ...]
 
-    def place(self, row: int) -> tuple[int, ...]:
-        return tuple(int(values[row]) for values in self.places)
-
-    def before(self, bound: tuple[int, ...]) -> int:
-        """How many rows have a place before the bound."""
-        start, stop = 0, self.rows.num_rows
-        for values, limit in zip(self.places, bound, strict=False):
-            here = values[start:stop]
-            start, stop = start + int(np.searchsorted(here, limit)), start + int(np.searchsorted(here, limit, "right"))
-        return start
-
-    def cut(self, start: int, stop: int) -> _Part:
-        return _Part(
-            tuple(values[start:stop] for values in self.places), self.rows.slice(start, stop - start), self.turn
-        )
-
-
-class Held:
-    """Rows of one query that wait for their turn: sorted parts, the one with the earliest row on top.
-
-    A call to `release` touches only the parts it lets something out of, however much is held.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[tuple[int, ...], int, _Part]] = []
-        self._count = self._rows = 0
-        self._turn = 0
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def add(self, pairs: Pairs, unit: Unit, rows: pa.RecordBatch) -> None:
+    @classmethod
+    def of(cls, pairs: Pairs, unit: Unit, rows: pa.RecordBatch) -> Part:
         left, right = pairs.left.times.take(pairs.left_rows), pairs.right.times.take(pairs.right_rows)
         arrived = np.full(len(pairs), unit.probe.batch)
         ties = (
             np.asarray(pairs.left.gather(SEQUENCE, pairs.left_rows)),
             np.asarray(pairs.right.gather(SEQUENCE, pairs.right_rows)),
         )
-        self._add((np.maximum(left, right), arrived, np.abs(right - left), *ties), rows, self._turn)
+        return cls.sorted((np.maximum(left, right), arrived, np.abs(right - left), *ties), rows)
 
-    def _add(self, places: tuple[Ints, ...], rows: pa.RecordBatch, turn: int) -> None:
-        if rows.num_rows:
-            order = _sorted(places)
-            self._rows += rows.num_rows
-            self._push(_Part(tuple(values[order] for values in places), rows.take(pa.array(order)), turn))
+    @classmethod
+    def sorted(cls, places: tuple[Ints, ...], rows: pa.RecordBatch) -> Part:
+        order = _order(places)
+        return cls._at(tuple(values.take(order) for values in places), rows.take(pa.array(order)))
 
-    def _push(self, part: _Part) -> None:
+    @classmethod
+    def _at(cls, places: tuple[Ints, ...], rows: pa.RecordBatch) -> Part:
+        first, last = (tuple(int(values[row]) for values in places) for row in (0, -1))
+        return cls(places, rows, first, last)
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def place(self, row: int) -> tuple[int, ...]:
+        return tuple(int(values[row]) for values in self.places)
+
+    def before(self, bound: tuple[int, ...]) -> int:
+        """How many rows have a place before the bound."""
+        start, stop = 0, len(self)
+        if self.last < bound:
+            return stop
+        if self.first >= bound:
+            return start
+        for values, limit in zip(self.places, bound, strict=False):
+            here = values[start:stop]
+            start, stop = start + int(np.searchsorted(here, limit)), start + int(np.searchsorted(here, limit, "right"))
+        return start
+
+    def cut(self, start: int, stop: int) -> Part:
+        if start == 0 and stop == len(self):
+            return self
+        return self._at(tuple(values[start:stop] for values in self.places), self.rows.slice(start, stop - start))
+
+
+class Held:
+    """Rows of one query that wait for their turn: sorted parts, the one with the earliest row on top.
+
+    A call to `release` touches only the parts it lets something out of, however much is held. With a part is kept for
+    which call its rows first waited.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[tuple[int, ...], int, int, Part]] = []
+        self._count = self._rows = 0
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, part: Part) -> None:
+        self._rows += len(part)
+        self._push(part, self._turn)
+
+    def _push(self, part: Part, turn: int) -> None:
         self._count += 1
-        heapq.heappush(self._parts, (part.place(0), self._count, part))
+        heapq.heappush(self._parts, (part.first, self._count, turn, part))
 
     def saved(self) -> pa.RecordBatch:
         """The waiting rows with their places; the first column tells the rows just made from those held before."""
-        parts = [part for _, _, part in self._parts]
-        fresh = [np.full(part.rows.num_rows, part.turn == self._turn) for part in parts]
+        parts = [part for *_, part in self._parts]
+        fresh = [np.full(len(part), turn == self._turn) for _, _, turn, part in self._parts]
         places = [np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True)]
         rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
         columns = [pa.array(np.concatenate(fresh)), *map(pa.array, places), *rows.columns]
@@ -112,43 +131,53 @@ class Held:
         held = cls()
         held._turn = 1
         for turn, chosen in ((0, ~fresh), (1, fresh)):
-            places = tuple(np.asarray(column)[chosen] for column in saved.columns[1:count])
-            held._add(places, rows.filter(pa.array(chosen)), turn)
+            if chosen.any():
+                places = tuple(np.asarray(column)[chosen] for column in saved.columns[1:count])
+                held._push(Part.sorted(places, rows.filter(pa.array(chosen))), turn)
+        held._rows = rows.num_rows
         return held
 
     def release(self, bounds: Bounds | None, sink: Callable[[pa.RecordBatch], None]) -> None:
         """Lets out, in order, the rows before the first that must wait; all of them where there is no bound."""
         blocked: tuple[int, ...] = (2**62,)
-        touched: list[_Part] = []
+        touched: list[tuple[int, Part]] = []
         while self._parts and self._parts[0][0] < blocked:
-            part = heapq.heappop(self._parts)[2]
-            touched.append(part)
+            *_, turn, part = heapq.heappop(self._parts)
+            touched.append((turn, part))
             if bounds is not None:
-                free = part.before(bounds.fresh if part.turn == self._turn else bounds.held)
-                if free < part.rows.num_rows:
+                free = part.before(bounds.fresh if turn == self._turn else bounds.held)
+                if free < len(part):
                     blocked = min(blocked, part.place(free))
         self._turn += 1
-        out: list[_Part] = []
-        for part in touched:
+        out: list[Part] = []
+        for turn, part in touched:
             free = part.before(blocked)
             if free:
                 out.append(part.cut(0, free))
-            if free < part.rows.num_rows:
-                self._push(part.cut(free, part.rows.num_rows))
+            if free < len(part):
+                self._push(part.cut(free, len(part)), turn)
         if out:
-            self._rows -= sum(part.rows.num_rows for part in out)
+            self._rows -= sum(len(part) for part in out)
             self._let_out(out, sink)
 
-    def _let_out(self, parts: list[_Part], sink: Callable[[pa.RecordBatch], None]) -> None:
+    def _let_out(self, parts: list[Part], sink: Callable[[pa.RecordBatch], None]) -> None:
         table = pa.Table.from_batches([part.rows for part in parts])
-        if not all(one.place(-1) < other.place(0) for one, other in pairwise(parts)):
+        if not all(one.last < other.first for one, other in pairwise(parts)):
             places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
-            table = table.take(pa.array(_sorted(places)))
+            table = table.take(pa.array(_order(places)))
         for batch in table.combine_chunks().to_batches():
             sink(batch)
 
 
-def _sorted(places: tuple[Ints, ...]) -> Ints:
-    """The order of places; what is the same in all of them, as the time mostly is, costs no sorting."""
-    telling = [values for values in places if values[0] != values[-1] or (values != values[0]).any()]
-    return np.lexsort(telling[::-1]) if telling else np.arange(len(places[0]))
+def _order(places: tuple[Ints, ...]) -> Ints:
+    """The order of places; put into one number, where it has room for them, they are sorted several times faster."""
+    lowest = [int(values.min()) for values in places]
+    widths = [int(values.max()) - low + 1 for values, low in zip(places, lowest, strict=True)]
+    if prod(widths) >= 2**63:
+        return np.lexsort(places[::-1])
+    together = np.zeros(len(places[0]), dtype=np.int64)
+    for values, low, width in zip(places, lowest, widths, strict=True):
+        if width > 1:
+            together *= width
+            together += values - low
+    return np.argsort(together)

@@ -18,7 +18,7 @@ from millstream.engine.chain_run import Budget, ChainRun
 from millstream.engine.intake import CODE
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import SEQUENCE, Held
+from millstream.engine.release import SEQUENCE, Held, Part
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Unit
 from millstream.engine.work import Policy
@@ -174,7 +174,8 @@ class Shard:
             if not self._strict:
                 self.sink(queries, unit.probe.batch, rows)
                 return
+            part = Part.of(pairs, unit, rows)
             for query in queries:
-                running.held.setdefault(query, Held()).add(pairs, unit, rows)
+                running.held.setdefault(query, Held()).add(part)
 
         running.chain.run(self._policy, budget, deliver)
