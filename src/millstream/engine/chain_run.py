@@ -29,7 +29,7 @@ from millstream.engine.units import Ledger, Task, Unit, fused
 from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.model.interval import Interval, joined
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
+from millstream.plan.nodes import LEFT, RIGHT, Chain
 
 Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
 """Takes rows with the names of all queries they are for."""
@@ -96,6 +96,7 @@ class ChainRun:
             for piece in chain.slices
             if piece.queries
         ]
+        self._users: dict[Interval, tuple[str, ...]] = {}
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         # Where no cut lies inside the window there is nothing to route.
         self._spans = SPANS if len(self._ends) > 2 else 1
@@ -214,12 +215,12 @@ class ChainRun:
         fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
         held = dict(fresh)
         youngest = max((member.since for member in self._members.values()), default=0)
-        tasks: Iterable[tuple[Interval, int, int]] = self.ledger.earliest()
-        if any(batch < youngest for _, _, batch in self.ledger.earliest()):
-            tasks = ((task.interval, task.first, task.probe.batch) for task in self.ledger.tasks())
+        tasks = list(self.ledger.earliest())
+        if any(batch < youngest for _, _, batch in tasks):
+            tasks = [(task.interval, task.first, task.probe.batch) for task in self.ledger.tasks()]
         for interval, first, batch in tasks:
             near = ages(interval)[0]
-            for name in self._slice_of(interval).queries:
+            for name in self._queries_of(interval):
                 if self._members[name].since <= batch:
                     fresh[name] = min(fresh[name], (first, batch, near))
                     held[name] = min(held[name], (first, batch, near if policy.releases_early else 0))
@@ -325,8 +326,13 @@ class ChainRun:
                 self.statistics.served(member.name, rows.num_rows, self.batch)
             deliver([member.name for member in served], own, rows, unit)
 
-    def _slice_of(self, interval: Interval) -> Slice:
-        return next(piece for piece in self.chain.slices if piece.interval.covers(interval))
+    def _queries_of(self, interval: Interval) -> tuple[str, ...]:
+        """The queries that use the slice in which the interval lies."""
+        known = self._users.get(interval)
+        if known is None:
+            known = next(piece.queries for piece in self.chain.slices if piece.interval.covers(interval))
+            self._users[interval] = known
+        return known
 
     def _truly_equal(self, pairs: Pairs) -> Pairs:
         """Hashed codes may collide: the keys themselves decide."""
