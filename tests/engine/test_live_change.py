@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.model.settings import POLICY_NAMES
 from millstream.plan import Plan

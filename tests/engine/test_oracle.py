@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.model.settings import POLICY_NAMES
 from millstream.testing import naive, run
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT

@@ -11,7 +11,7 @@ import pytest
 
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.model.settings import POLICY_NAMES
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -25,7 +24,7 @@ from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Ledger, Task, Unit, fused
+from millstream.engine.units import Ledger, Unit, fused
 from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.model.interval import Interval, joined
@@ -34,17 +33,8 @@ from millstream.plan.nodes import LEFT, RIGHT, Chain
 Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
 """Takes rows with the names of all queries they are for."""
 _WORTH_TRIMMING = 4_096
-_HANDFUL = 16
 _Since = tuple[Interval, int]
 """A slice, and the first batch whose tuples some query may see in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """When a run stops: after so many units, or when so many seconds are over; None means when all is done."""
-
-    units: int | None = None
-    seconds: float | None = None
 
 
 class ChainRun:
@@ -71,7 +61,7 @@ class ChainRun:
         self.ledger = Ledger()
         self._meeting: list[tuple[Segment, Sequence[Segment]]] = []
         self.statistics = ChainStatistics()
-        self._paths = SlicePaths(self.statistics)
+        self.paths = SlicePaths(self.statistics, str(chain.signature))
         self._settled: tuple[int, int, set[int]] | None = None
         self.batch = 0
         self.watermark = -(2**62)
@@ -141,50 +131,21 @@ class ChainRun:
         self.statistics.arrived(side, made)
         return [self._store.keep(segment) for segment in made]
 
-    def run(self, policy: Policy, budget: Budget, deliver: Deliver) -> None:
-        """Does units until the budget is spent or none is left."""
+    def run_all(self, deliver: Deliver) -> None:
+        """Does everything that waits or has just arrived."""
         meeting, self._meeting = self._meeting, []
-        if budget == Budget():
-            for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
-                self._execute_all(list(units), deliver)
-            wide = self._joined_slices()
-            for probe, states in meeting:
-                self._execute_all(list(self._units(probe, states, wide)), deliver)
-            return
+        for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
+            self.execute(list(units), deliver)
+        wide = self._joined_slices()
+        for probe, states in meeting:
+            self.execute(list(self._units(probe, states, wide)), deliver)
+
+    def put_off(self) -> None:
+        """What has just arrived becomes units that wait."""
+        meeting, self._meeting = self._meeting, []
         for probe, states in meeting:
             self.ledger.add(self._units(probe, states, self._slices))
-        self._paths.refresh()
-        if budget.units is not None:
-            self._run_units(policy, budget.units, deliver)
-        if budget.seconds is not None:
-            self._run_tasks(policy, budget.seconds, deliver)
-
-    def _run_units(self, policy: Policy, count: int, deliver: Deliver) -> None:
-        for _ in range(count):
-            unit = self.ledger.take(policy, self._paths)
-            if unit is None:
-                return
-            self._execute(unit, deliver)
-
-    def _run_tasks(self, policy: Policy, seconds: float, deliver: Deliver) -> None:
-        """Tasks are chosen a handful at a time while there is time for as many: memory gone cold makes a look dear."""
-        now = time.perf_counter()
-        until, slowest, count = now + seconds, 1e-6, 1
-        while tasks := self._choose(policy, count):
-            for task in tasks:
-                before = now
-                self._execute_all(list(task.units()), deliver)
-                now = time.perf_counter()
-                slowest = max(slowest, now - before)
-            if now >= until:
-                return
-            count = min(_HANDFUL, 1 + int((until - now) / slowest))
-
-    def _choose(self, policy: Policy, count: int) -> list[Task]:
-        began = time.perf_counter_ns()
-        tasks = self.ledger.take_tasks(policy, self._paths, count)
-        self.statistics.choosing += time.perf_counter_ns() - began
-        return tasks
+        self.paths.refresh()
 
     def settle(self, watermark: int) -> None:
         """After a batch: drops segments nothing needs any more and merges small neighbours."""
@@ -249,18 +210,16 @@ class ChainRun:
         batches = {since for _, since in self._slices}
         return [(hull, batch) for batch in batches for hull in joined(i for i, since in self._slices if since == batch)]
 
-    def _execute(self, unit: Unit, deliver: Deliver) -> None:
-        server = self._server([unit], self._chunk)
-        for probe_rows, state_rows in self._met(unit):
-            self._give_out(server.serve(self._pairs(unit, unit.state, probe_rows, state_rows)), unit, deliver)
-        self._give_out(server.finish(), unit, deliver)
-
-    def _execute_all(self, units: list[Unit], deliver: Deliver) -> None:
+    def execute(self, units: list[Unit], deliver: Deliver) -> None:
+        """Does units of one probing segment."""
         if units and len(units[0].probe) < SMALL:
             self._execute_together(units, deliver)
-        else:
-            for unit in units:
-                self._execute(unit, deliver)
+            return
+        for unit in units:
+            server = self._server([unit], self._chunk)
+            for probe_rows, state_rows in self._met(unit):
+                self._give_out(server.serve(self._pairs(unit, unit.state, probe_rows, state_rows)), unit, deliver)
+            self._give_out(server.finish(), unit, deliver)
 
     def _execute_together(self, units: Iterable[Unit], deliver: Deliver) -> None:
         """Units of one small probe: their matches are put together before they are given out."""

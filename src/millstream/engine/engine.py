@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import conform, microseconds
-from millstream.engine.chain_run import Budget, ChainRun
+from millstream.engine.backlog import Budget
+from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
@@ -127,6 +128,11 @@ class Engine:
     def deferred(self) -> int:
         """How many units wait."""
         return self._shard.deferred
+
+    @property
+    def choosing(self) -> int:
+        """Nanoseconds spent on choosing what comes next."""
+        return self._shard.choosing
 
     @property
     def late(self) -> list[Late]:

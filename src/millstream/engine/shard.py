@@ -13,8 +13,9 @@ from functools import partial
 import pyarrow as pa
 
 from millstream.engine.arrow import microseconds
+from millstream.engine.backlog import Backlog, Budget
 from millstream.engine.chain_manifest import ChainManifest
-from millstream.engine.chain_run import Budget, ChainRun
+from millstream.engine.chain_run import ChainRun
 from millstream.engine.intake import CODE
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import CHUNK
@@ -68,6 +69,7 @@ class Shard:
         self.sink = sink
         self._functions = dict(functions or {})
         self._policy, self._strict = policy, strict
+        self._backlog = Backlog(policy)
         self._store, self._chunk, self._hash_bits = store, chunk, hash_bits
         self._running: dict[Signature, _Running] = {}
         self.late: list[Late] = []
@@ -111,7 +113,7 @@ class Shard:
                         judged[id(given)] = self._in_time(stream, given, run)
                     in_time[side] = judged[id(given)]
             run.arrive(in_time, batch)
-            self._work(running, budget)
+        self._work(budget)
 
     def settle(self, watermarks: Mapping[Signature, int]) -> None:
         """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
@@ -124,8 +126,8 @@ class Shard:
 
     def finish(self) -> None:
         """Does all deferred units and lets out everything that is held: no more rows will come."""
+        self._work(Budget())
         for running in self._running.values():
-            self._work(running, Budget())
             running.chain.settle(running.chain.watermark)
             for name, held in running.held.items():
                 held.release(None, partial(self.sink, [name], running.chain.batch))
@@ -134,6 +136,11 @@ class Shard:
     def deferred(self) -> int:
         """How many units wait."""
         return sum(len(running.chain.ledger) for running in self._running.values())
+
+    @property
+    def choosing(self) -> int:
+        """Nanoseconds spent on choosing what comes next, where a budget has left work."""
+        return self._backlog.choosing
 
     @property
     def held_rows(self) -> int:
@@ -169,13 +176,22 @@ class Shard:
         )
         return rows.filter(pa.array(~late))
 
-    def _work(self, running: _Running, budget: Budget) -> None:
-        def deliver(queries: list[str], pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
-            if not self._strict:
-                self.sink(queries, unit.probe.batch, rows)
-                return
-            part = Part.of(pairs, unit, rows)
-            for query in queries:
-                running.held.setdefault(query, Held()).add(part)
+    def _work(self, budget: Budget) -> None:
+        if budget == Budget():
+            for running in self._running.values():
+                running.chain.run_all(partial(self._deliver, running))
+            return
+        found = {running.chain: running for running in self._running.values()}
+        for chain in found:
+            chain.put_off()
+        self._backlog.run(
+            list(found), budget, lambda chain, units: chain.execute(units, partial(self._deliver, found[chain]))
+        )
 
-        running.chain.run(self._policy, budget, deliver)
+    def _deliver(self, running: _Running, queries: list[str], pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
+        if not self._strict:
+            self.sink(queries, unit.probe.batch, rows)
+            return
+        part = Part.of(pairs, unit, rows)
+        for query in queries:
+            running.held.setdefault(query, Held()).add(part)

@@ -25,17 +25,22 @@ def ages(interval: Interval) -> tuple[int, int]:
 
 
 class SlicePaths:
-    """Paths are kept until a cost has drifted by half; `drifts` counts how often they were thrown away."""
+    """Paths are kept until a cost has drifted by half; `drifts` counts how often they were thrown away.
 
-    def __init__(self, statistics: ChainStatistics) -> None:
-        self._statistics = statistics
+    `chain` tells the slices of one chain from those of another.
+    """
+
+    def __init__(self, statistics: ChainStatistics, chain: str) -> None:
+        self._statistics, self._chain = statistics, chain
         self._paths: dict[_Shape, Path] = {}
         self._used: dict[Interval, float] = {}
         self.drifts = 0
 
     def plans(self) -> Mapping[str, Sequence[Path]]:
         """What a policy is told; every side and reach is a query plan of its own."""
-        return {f"{side} {number}": [path] for number, ((side, _), path) in enumerate(self._paths.items())}
+        return {
+            f"{self._chain} {side} {number}": [path] for number, ((side, _), path) in enumerate(self._paths.items())
+        }
 
     def refresh(self) -> None:
         """Called once a batch: throws the paths away when costs are no longer what they were."""
@@ -55,7 +60,7 @@ class SlicePaths:
 
     def _stage(self, side: str, interval: Interval, size: float) -> Stage:
         cost = self._used[interval] = self._cost(interval)
-        return Stage(f"{side} {interval}", cost, 1.0, size, size, *ages(interval))
+        return Stage(f"{self._chain} {side} {interval}", cost, 1.0, size, size, *ages(interval))
 
     def _cost(self, interval: Interval) -> float:
         measured = self._statistics.slices.get(interval)

@@ -45,8 +45,6 @@ class ChainStatistics:
     rows: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slices: dict[Interval, Measured] = field(default_factory=lambda: defaultdict(Measured))
     queries: dict[str, Measured] = field(default_factory=lambda: defaultdict(Measured))
-    choosing: int = 0
-    """Nanoseconds spent on choosing the next unit."""
     group_rows: Ints = field(default_factory=lambda: np.zeros(1 << GROUP_BITS, dtype=np.int64))
 
     def arrived(self, side: str, segments: list[Segment]) -> None:

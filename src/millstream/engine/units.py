@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.segment import Segment
-from millstream.engine.slice_paths import SlicePaths, ages
-from millstream.engine.work import Policy, Work
+from millstream.engine.slice_paths import ages
 from millstream.model.interval import Interval, joined
 
 
@@ -56,9 +54,10 @@ class Task:
 
 
 @dataclass(slots=True, eq=False)
-class _Walk:
-    """A probing segment on its way: the tasks it has left, the next one last, and where it has been."""
+class Walk:
+    """A probing segment on its way: the tasks it has left, the next one last, and all intervals of its way."""
 
+    ledger: Ledger
     probe: Segment
     tasks: list[Task]
     whole: tuple[Interval, ...]
@@ -70,17 +69,16 @@ class _Walk:
 
 
 class Ledger:
-    """Units waiting to be done, by probing segment and interval. To a policy it is the load it works under."""
+    """Units of one chain that wait to be done, by probing segment and interval."""
 
     def __init__(self) -> None:
-        self._walks: dict[int, _Walk] = {}
+        self._walks: dict[int, Walk] = {}
         self._named: Counter[int] = Counter()
-        self._agenda: Agenda[_Walk] = Agenda()
         self._earliest: dict[Interval, list[tuple[int, int, int, int]]] = {}
         self._changed: set[int] = set()
-        self._drifts = 0
         self._bytes = 0
         self._units = 0
+        self.rewritten = 0
         self.now = 0.0
 
     def __len__(self) -> int:
@@ -142,10 +140,10 @@ class Ledger:
             self.now = max(self.now, probe.batch)
         else:
             tasks += before.tasks
-            self._agenda.drop(before)
+            self.rewritten += 1
         tasks.sort(key=lambda task: (task.near, task.far, task.interval.lo))
         whole = tuple(task.interval for task in tasks)
-        self._walks[probe.number] = _Walk(probe, tasks[::-1], whole, probe.nbytes)
+        self._walks[probe.number] = Walk(self, probe, tasks[::-1], whole, probe.nbytes)
 
     def _is_open(self, number: int, place: int) -> bool:
         """Whether a probing segment has not yet done its task at this place."""
@@ -157,11 +155,17 @@ class Ledger:
         kept = [new for unit in self.take_all() for new in change(unit)]
         self.add(kept)
 
-    def take(self, policy: Policy, paths: SlicePaths) -> Unit | None:
-        """The next unit by the policy, or None when nothing waits."""
-        walk = self._first(policy, paths)
-        if walk is None:
-            return None
+    def walks(self) -> list[Walk]:
+        return list(self._walks.values())
+
+    def fresh(self) -> list[Walk]:
+        """The walks that have begun since this was last asked."""
+        fresh = [self._walks[number] for number in self._changed if number in self._walks]
+        self._changed.clear()
+        return fresh
+
+    def take(self, walk: Walk) -> Unit:
+        """The next unit of a walk."""
         task = walk.tasks[-1]
         state, *others = task.states
         self._done((state,))
@@ -171,15 +175,12 @@ class Ledger:
             self._go_on(walk)
         return Unit(task.probe, state, task.interval)
 
-    def take_tasks(self, policy: Policy, paths: SlicePaths, count: int) -> list[Task]:
-        """So many tasks, one after the other by the policy; fewer when no more wait."""
-        found: list[Task] = []
-        while len(found) < count and (walk := self._first(policy, paths)) is not None:
-            task = walk.tasks[-1]
-            self._done(task.states)
-            self._go_on(walk)
-            found.append(task)
-        return found
+    def take_task(self, walk: Walk) -> Task:
+        """The next interval of a walk, against all states at once."""
+        task = walk.tasks[-1]
+        self._done(task.states)
+        self._go_on(walk)
+        return task
 
     def take_all(self) -> list[Unit]:
         """Everything at once, for a run that will not stop half-way."""
@@ -187,31 +188,14 @@ class Ledger:
         self._walks = {}
         self._named.clear()
         self._earliest.clear()
-        self._agenda.clear()
         self._changed.clear()
         self._bytes = self._units = 0
+        self.rewritten += 1
         return units
 
     def segments(self) -> set[int]:
         """Numbers of all segments some unit still needs."""
         return self._named.keys() | self._walks.keys()
-
-    def _first(self, policy: Policy, paths: SlicePaths) -> _Walk | None:
-        if paths.drifts != self._drifts:
-            self._drifts = paths.drifts
-            self._agenda.clear()
-            self._changed |= self._walks.keys()
-        if self._changed:
-            for number in self._changed:
-                if (walk := self._walks.get(number)) is not None:
-                    self._agenda.put(walk, self._work(walk, paths))
-            self._changed.clear()
-        return self._agenda.choose(policy, self, paths.plans)
-
-    def _work(self, walk: _Walk, paths: SlicePaths) -> Work:
-        probe, rows = walk.probe, len(walk.probe)
-        path = paths.path(probe.side, walk.whole, walk.nbytes / rows)
-        return Work(path, walk.at, rows, probe.batch, probe.number)
 
     def _done(self, states: tuple[Segment, ...]) -> None:
         self._units -= len(states)
@@ -223,14 +207,11 @@ class Ledger:
             else:
                 del named[number]
 
-    def _go_on(self, walk: _Walk) -> None:
+    def _go_on(self, walk: Walk) -> None:
         walk.tasks.pop()
-        if walk.tasks:
-            self._agenda.advance(walk)
-        else:
+        if not walk.tasks:
             del self._walks[walk.probe.number]
             self._bytes -= walk.nbytes
-            self._agenda.drop(walk)
 
 
 def fused(units: Iterable[Unit]) -> Iterator[Unit]:

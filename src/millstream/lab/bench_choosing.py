@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.compile import compile_script
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.lab.generators import SECOND
 from millstream.lab.show import verdict
@@ -30,9 +30,9 @@ def report(runnable: int = 1_000, rows: int = 1_000, policies: tuple[str, ...] =
         began = time.perf_counter_ns()
         engine.work(Budget(seconds=4.0))
         taken = time.perf_counter_ns() - began
-        share = chain.statistics.choosing / taken
+        share = engine.choosing / taken
         done = sum(measured.units for measured in chain.statistics.slices.values())
-        each = chain.statistics.choosing / max(done, 1) / 1e3
+        each = engine.choosing / max(done, 1) / 1e3
         cost = f"{each:5.1f} us a unit, {share:7.2%} of run time"
         yield f"  {policy:<20} {cost} (limit {_LIMIT:.0%}): {verdict(share < _LIMIT)}"
 

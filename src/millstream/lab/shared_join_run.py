@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.compile import compile_script
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.lab.generators import SECOND, Times, pareto_bursts
 from millstream.plan.nodes import Access, Plan

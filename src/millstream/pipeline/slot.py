@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import arrow_schema, microseconds
+from millstream.engine.backlog import Budget
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
-from millstream.engine.chain_run import Budget
 from millstream.engine.files import Files
 from millstream.engine.intake import CODE
 from millstream.engine.policies import make_policy

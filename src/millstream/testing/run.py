@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
 from millstream.testing.session import Rows, Session

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema, arrow_type
-from millstream.engine.chain_run import Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.engine.shard import Late
 from millstream.errors import ScriptError

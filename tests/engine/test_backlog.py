@@ -1,0 +1,128 @@
+"""What waits: the ledgers' counts, the order in which a policy takes work of all chains, and where a budget ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream.compile import compile_script
+from millstream.engine.backlog import Backlog, Budget
+from millstream.engine.chain_run import ChainRun
+from millstream.engine.engine import Engine
+from millstream.engine.policies import FAIRNESS, make_policy
+from millstream.engine.units import Ledger, Unit, fused
+from millstream.lab.generators import SECOND
+from millstream.model.settings import POLICY_NAMES
+
+WIDE, NARROW = (1, 4, 9), (2, 20)
+"""Windows in seconds of the chain of A and B, and of the chain of B and C."""
+
+
+def behind() -> Engine:
+    """Thirty small batches, nothing of them joined yet."""
+    streams = [f"CREATE STREAM {name} (k BIGINT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "ABC"]
+    queries = [
+        f"CREATE QUERY {left}{right}{window} AS SELECT x.Ts AS a, y.Ts AS b FROM {left} x, {right} y "
+        f"WHERE x.k = y.k WINDOW {window} SECONDS;"
+        for left, right, windows in (("A", "B", WIDE), ("B", "C", NARROW))
+        for window in windows
+    ]
+    engine = Engine(compile_script("\n".join([*streams, *queries]), settings={"slicing": "memory"}), lambda _, __: None)
+    rng = np.random.default_rng(1)
+    for second in range(30):
+        times = np.sort(rng.integers(second * SECOND, (second + 1) * SECOND, 5))
+        table = pa.table({"k": rng.integers(0, 3, 5), "Ts": pa.array(times).view(pa.timestamp("us", "UTC"))})
+        engine.feed({"ABC"[second % 3]: table}, Budget(units=0))
+    return engine
+
+
+def never(_chain: ChainRun, _units: list[Unit]) -> None:
+    raise AssertionError("there was no budget for this")
+
+
+def taken(policy: str, fairness: str, count: int) -> list[str]:
+    """Tasks in the order of the policy, so many at a time."""
+    chains = behind().chains()
+    backlog = Backlog(make_policy(policy, fairness, memory=2e3))
+    backlog.run(chains, Budget(units=0), never)
+    found: list[str] = []
+    while some := backlog.take_tasks(count):
+        assert len(some) == count or not any(len(chain.ledger) for chain in chains)
+        found += [repr((chains.index(chain), [_told(unit) for unit in units])) for chain, units in some]
+    return found
+
+
+def _told(unit: Unit) -> tuple[int, int, str]:
+    return unit.probe.number, unit.state.number, str(unit.interval)
+
+
+@pytest.mark.parametrize("fairness", FAIRNESS)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+def test_a_handful_is_what_comes_one_by_one(policy: str, fairness: str) -> None:
+    one_by_one = taken(policy, fairness, 1)
+    assert taken(policy, fairness, 16) == one_by_one
+    assert sorted(one_by_one) == sorted(taken("lwo", "none", 1)), "the same work, whoever chooses"
+
+
+def test_a_policy_chooses_among_the_slices_of_all_chains() -> None:
+    chains = behind().chains()
+    backlog = Backlog(make_policy("greedy"))
+    backlog.run(chains, Budget(units=0), never)
+    found = [(chains.index(chain), units[0].interval) for chain, units in backlog.take_tasks(10_000)]
+    widths = [max(i.hi, 1 - i.lo) - max(i.lo, 1 - i.hi, 0) for _, i in found]
+    first = {chain for chain, _ in found[: widths.index(max(widths))]}
+    assert first == {0, 1}, "neither chain is done before the other has begun"
+    begun = [width for width in widths if width <= 2 * SECOND]
+    assert widths[: len(begun)] == sorted(begun), "the smallest windows of both chains come first"
+
+
+def test_a_budget_is_for_all_chains_together() -> None:
+    engine = behind()
+    waiting = engine.deferred
+    assert all(len(chain.ledger) > 7 for chain in engine.chains())
+    engine.work(Budget(units=7))
+    assert engine.deferred == waiting - 7
+    engine.work(Budget(seconds=0))
+    before = {chain: len(list(chain.ledger.tasks())) for chain in engine.chains()}
+    engine.work(Budget(seconds=0))
+    assert sum(before[chain] - len(list(chain.ledger.tasks())) for chain in engine.chains()) == 1
+    engine.work(Budget(seconds=60))
+    assert engine.deferred == 0
+
+
+def test_what_is_counted_goes_down_to_nothing() -> None:
+    chains = behind().chains()
+    backlog = Backlog(make_policy("greedy"))
+    backlog.run(chains, Budget(units=0), never)
+    while backlog.take_tasks(7):
+        for chain in chains:
+            ledger, left = chain.ledger, list(chain.ledger.units())
+            assert len(ledger) == len(left)
+            assert ledger.segments() == {segment.number for unit in left for segment in (unit.probe, unit.state)}
+            assert {interval for interval, _, _ in ledger.earliest()} == {unit.interval for unit in left}
+            assert ledger.waiting_rows() == sum({unit.probe.number: len(unit.probe) for unit in left}.values())
+    assert [(len(chain.ledger), chain.ledger.memory()) for chain in chains] == [(0, 0), (0, 0)]
+
+
+def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
+    units = list(behind().chains()[0].ledger.units())
+    own = [unit for unit in units if unit.probe is units[-1].probe]
+    near, *others = sorted({unit.interval for unit in own}, key=lambda interval: max(interval.hi, -interval.lo))
+    ledger = Ledger()
+    ledger.add(unit for unit in own if unit.interval != near)
+    (walk,) = ledger.fresh()
+    assert ledger.take_task(walk).interval == others[0]
+    ledger.add(unit for unit in own if unit.interval == near)
+    (walk,) = ledger.fresh()
+    assert [ledger.take_task(walk).interval for _ in others] == [near, *others[1:]]
+    assert not ledger.walks()
+
+
+def test_fused_units_are_the_same_work() -> None:
+    waiting = list(behind().chains()[0].ledger.units())
+    whole = list(fused(waiting))
+    assert len(whole) < len(waiting)
+    assert len({(unit.probe.number, unit.state.number) for unit in whole}) == len(whole)
+    for unit in waiting:
+        assert any((w.probe, w.state) == (unit.probe, unit.state) and w.interval.covers(unit.interval) for w in whole)
