@@ -49,7 +49,7 @@ def taken(policy: str, fairness: str, count: int) -> list[str]:
     found: list[str] = []
     while some := backlog.take_tasks(count):
         assert len(some) == count or not any(len(chain.ledger) for chain in chains)
-        found += [repr((chains.index(chain), [_told(unit) for unit in units])) for chain, units in some]
+        found += [repr((chains.index(chain), [_told(unit) for unit in task.units()])) for chain, task in some]
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_policy_chooses_among_the_slices_of_all_chains() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("greedy"))
     backlog.run(chains, Budget(units=0), never)
-    found = [(chains.index(chain), units[0].interval) for chain, units in backlog.take_tasks(10_000)]
+    found = [(chains.index(chain), task.interval) for chain, task in backlog.take_tasks(10_000)]
     widths = [max(i.hi, 1 - i.lo) - max(i.lo, 1 - i.hi, 0) for _, i in found]
     first = {chain for chain, _ in found[: widths.index(max(widths))]}
     assert first == {0, 1}, "neither chain is done before the other has begun"

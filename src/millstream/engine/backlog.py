@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from millstream.engine.agenda import Agenda
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.path import Path
-from millstream.engine.units import Ledger, Unit, Walk
+from millstream.engine.units import Ledger, Task, Unit, Walk
 from millstream.engine.work import Policy, Work
 
 _HANDFUL = 16
@@ -48,7 +48,9 @@ class Backlog:
 
     def run(self, chains: Sequence[ChainRun], budget: Budget, execute: Execute) -> None:
         """Does the chains' waiting units until the budget is spent or none is left."""
+        began = time.perf_counter_ns()
         self._look(chains)
+        self.choosing += time.perf_counter_ns() - began
         if budget.units is not None:
             self._run_units(budget.units, execute)
         if budget.seconds is not None:
@@ -72,8 +74,11 @@ class Backlog:
             walk = self._choose()
             if walk is None:
                 return
-            unit = walk.ledger.take(walk)
-            self._go_on(walk)
+            at, unit = walk.at, walk.ledger.take(walk)
+            if not walk.tasks:
+                self._agenda.drop(walk)
+            elif walk.at > at:
+                self._agenda.advance(walk)
             execute(self._chains[walk.ledger], [unit])
 
     def _run_tasks(self, seconds: float, execute: Execute) -> None:
@@ -81,34 +86,30 @@ class Backlog:
         now = time.perf_counter()
         until, slowest, count = now + seconds, 1e-6, 1
         while tasks := self.take_tasks(count):
-            for chain, units in tasks:
+            for chain, task in tasks:
                 before = now
-                execute(chain, units)
+                execute(chain, list(task.units()))
                 now = time.perf_counter()
                 slowest = max(slowest, now - before)
             if now >= until:
                 return
             count = min(_HANDFUL, 1 + int((until - now) / slowest))
 
-    def take_tasks(self, count: int) -> list[tuple[ChainRun, list[Unit]]]:
-        """So many times all units of a probing segment in its next interval; fewer when no more wait."""
+    def take_tasks(self, count: int) -> list[tuple[ChainRun, Task]]:
+        """So many tasks, one after the other by the policy; fewer when no more wait."""
         began = time.perf_counter_ns()
-        found: list[tuple[ChainRun, list[Unit]]] = []
+        found: list[tuple[Walk, Task]] = []
         while len(found) < count and (walk := self._choose()) is not None:
-            task = walk.ledger.take_task(walk)
-            self._go_on(walk)
-            found.append((self._chains[walk.ledger], list(task.units())))
+            found.append((walk, walk.ledger.take_task(walk)))
+            if walk.tasks:
+                self._agenda.advance(walk)
+            else:
+                self._agenda.drop(walk)
         self.choosing += time.perf_counter_ns() - began
-        return found
+        return [(self._chains[walk.ledger], task) for walk, task in found]
 
     def _choose(self) -> Walk | None:
         return self._agenda.choose(self._policy, self, self._plans)
-
-    def _go_on(self, walk: Walk) -> None:
-        if not walk.tasks:
-            self._agenda.drop(walk)
-        elif walk.at != self._agenda[walk].at:
-            self._agenda.advance(walk)
 
     def _plans(self) -> Mapping[str, Sequence[Path]]:
         return {name: paths for chain in self._chains.values() for name, paths in chain.paths.plans().items()}

@@ -33,6 +33,7 @@ class SlicePaths:
     def __init__(self, statistics: ChainStatistics, chain: str) -> None:
         self._statistics, self._chain = statistics, chain
         self._paths: dict[_Shape, Path] = {}
+        self._last: dict[str, tuple[tuple[Interval, ...], Path]] = {}
         self._used: dict[Interval, float] = {}
         self.drifts = 0
 
@@ -47,15 +48,19 @@ class SlicePaths:
         for interval, used in self._used.items():
             cost = self._cost(interval)
             if not used / _DRIFT <= cost <= used * _DRIFT:
-                self._paths, self._used = {}, {}
+                self._paths, self._last, self._used = {}, {}, {}
                 self.drifts += 1
                 return
 
     def path(self, side: str, intervals: tuple[Interval, ...], row_bytes: float) -> Path:
+        last = self._last.get(side)
+        if last is not None and last[0] == intervals:  # mostly the very same intervals, which costs no hashing
+            return last[1]
         known = self._paths.get((side, intervals))
         if known is None:
             stages = [self._stage(side, interval, row_bytes) for interval in intervals]
             known = self._paths[side, intervals] = Path(stages)
+        self._last[side] = (intervals, known)
         return known
 
     def _stage(self, side: str, interval: Interval, size: float) -> Stage:

@@ -68,12 +68,13 @@ def figure_10(directory: Path, tuples: int, clock: str = COUNTED) -> Iterator[st
         found[burst] = measure(own, POLICIES, known)
         means = {policy: one.mean_of_windows for policy, one in found[burst].items()}
         cells = "  ".join(f"{policy} {mean:7.3f}" for policy, mean in means.items())
-        yield f"  burst {burst}  {cells}   Greedy saves {1 - means['greedy'] / means['lwo']:.0%} of LWO"
+        saved, longer = 1 - means["greedy"] / means["lwo"], means["lwo"] / means["greedy"] - 1
+        yield f"  burst {burst}  {cells}   Greedy saves {saved:.0%} of LWO, LWO takes {longer:.0%} longer"
     best = [_best({policy: one.mean_of_windows for policy, one in by.items()}) for by in found.values()]
     yield f"  Greedy is best at every burst size: {verdict(set(best) == {'greedy'})}"
-    saved = 1 - found[4]["greedy"].mean_of_windows / found[4]["lwo"].mean_of_windows
-    claim = "at bursts of 4 Greedy is at least 50 % better than LWO (paper: up to 80 %)"
-    yield f"  {claim}: {verdict(saved >= 0.5)} ({saved:.0%})"
+    longer = found[4]["lwo"].mean_of_windows / found[4]["greedy"].mean_of_windows - 1
+    claim = "at bursts of 4 LWO takes at least 50 % longer than Greedy (paper: an improvement of up to 80 %)"
+    yield f"  {claim}: {verdict(longer >= 0.5)} ({longer:.0%})"
     widest = max(setup.windows)
     swf, greedy = (found[5][policy].windows[widest].greatest for policy in ("swf", "greedy"))
     yield f"  at bursts of 5, worst case of the largest window, SWF / Greedy: {swf / greedy:.1f} (paper: 125 s / 25 s)"
