@@ -49,7 +49,7 @@ def taken(policy: str, fairness: str, count: int) -> list[str]:
     found: list[str] = []
     while some := backlog.take_tasks(count):
         assert len(some) == count or not any(len(chain.ledger) for chain in chains)
-        found += [repr((chains.index(chain), [_told(unit) for unit in task.units()])) for chain, task in some]
+        found += [repr((chains.index(chain), [_told(unit) for unit in task.units()])) for chain, task, _ in some]
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_policy_chooses_among_the_slices_of_all_chains() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("greedy"))
     backlog.run(chains, Budget(units=0), never)
-    found = [(chains.index(chain), task.interval) for chain, task in backlog.take_tasks(10_000)]
+    found = [(chains.index(chain), task.interval) for chain, task, _ in backlog.take_tasks(10_000)]
     widths = [max(i.hi, 1 - i.lo) - max(i.lo, 1 - i.hi, 0) for _, i in found]
     first = {chain for chain, _ in found[: widths.index(max(widths))]}
     assert first == {0, 1}, "neither chain is done before the other has begun"
@@ -89,6 +89,50 @@ def test_a_budget_is_for_all_chains_together() -> None:
     assert sum(before[chain] - len(list(chain.ledger.tasks())) for chain in engine.chains()) == 1
     engine.work(Budget(seconds=60))
     assert engine.deferred == 0
+
+
+def test_no_more_is_taken_than_there_is_time_for() -> None:
+    chains = behind().chains()
+    backlog = Backlog(make_policy("lwo"))
+    backlog.run(chains, Budget(units=0), never)
+    costs = [cost for _, _, cost in backlog.take_tasks(5)]
+    assert all(cost > 0 for cost in costs)
+    assert len(backlog.take_tasks(16, limit=0.0)) == 1, "one always comes"
+    *some, last = (cost for _, _, cost in backlog.take_tasks(16, limit=2 * max(costs)))
+    assert sum(some) < 2 * max(costs) <= sum(some) + last
+
+
+class Clock:
+    """Stands where the module of that name does; moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def perf_counter_ns(self) -> int:
+        return round(self.now * 1e9)
+
+
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+def test_a_run_ends_with_its_budget_though_small_windows_came_first(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, chains = Clock(), behind().chains()
+    monkeypatch.setattr("millstream.engine.backlog.time", clock)
+    done: list[float] = []
+
+    def execute(_chain: ChainRun, units: list[Unit]) -> None:
+        interval = units[0].interval
+        done.append((interval.hi - interval.lo) / SECOND)
+        clock.now += done[-1]
+
+    backlog = Backlog(make_policy(policy))
+    for _ in range(10):
+        began = clock.now
+        backlog.run(chains, Budget(seconds=20.0), execute)
+        assert 20 <= clock.now - began <= 20 + max(done)
 
 
 def test_what_is_counted_goes_down_to_nothing() -> None:

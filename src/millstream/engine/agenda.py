@@ -59,6 +59,9 @@ class Agenda(Generic[Name]):
     def __len__(self) -> int:
         return len(self._works)
 
+    def __getitem__(self, name: Name) -> Work:
+        return self._works[name]
+
     def put(self, name: Name, work: Work) -> None:
         self._works[name] = work
         for order in self._orders.values():

@@ -16,7 +16,7 @@ from millstream.engine.path import Path
 from millstream.engine.units import Ledger, Task, Unit, Walk
 from millstream.engine.work import Policy, Work
 
-_HANDFUL = 16
+_HANDFUL = 32
 Execute = Callable[[ChainRun, list[Unit]], None]
 
 
@@ -82,31 +82,37 @@ class Backlog:
             execute(self._chains[walk.ledger], [unit])
 
     def _run_tasks(self, seconds: float, execute: Execute) -> None:
-        """Tasks are chosen a handful at a time while there is time for as many: memory gone cold makes a look dear."""
-        now = time.perf_counter()
-        until, slowest, count = now + seconds, 1e-6, 1
-        while tasks := self.take_tasks(count):
-            for chain, task in tasks:
-                before = now
-                execute(chain, list(task.units()))
-                now = time.perf_counter()
-                slowest = max(slowest, now - before)
-            if now >= until:
-                return
-            count = min(_HANDFUL, 1 + int((until - now) / slowest))
+        """Tasks are chosen a handful at a time, as many as there is time for: memory gone cold makes a look dear.
 
-    def take_tasks(self, count: int) -> list[tuple[ChainRun, Task]]:
-        """So many tasks, one after the other by the policy; fewer when no more wait."""
+        How much there is time for follows from what the tasks so far were expected to cost and what they took.
+        """
+        began = time.perf_counter()
+        expected, limit = 0.0, 0.0
+        while tasks := self.take_tasks(_HANDFUL, limit):
+            for chain, task, cost in tasks:
+                execute(chain, list(task.units()))
+                expected += cost
+            spent = time.perf_counter() - began
+            if spent >= seconds:
+                return
+            limit = expected / spent * (seconds - spent)
+
+    def take_tasks(self, count: int, limit: float = float("inf")) -> list[tuple[ChainRun, Task, float]]:
+        """The next tasks by the policy with what they may cost: so many, or until they come to the limit."""
         began = time.perf_counter_ns()
-        found: list[tuple[Walk, Task]] = []
-        while len(found) < count and (walk := self._choose()) is not None:
-            found.append((walk, walk.ledger.take_task(walk)))
+        found: list[tuple[Walk, Task, float]] = []
+        total = 0.0
+        while len(found) < count and (not found or total < limit) and (walk := self._choose()) is not None:
+            work = self._agenda[walk]
+            cost = work.path.stages[work.at].cost * work.queue
+            found.append((walk, walk.ledger.take_task(walk), cost))
+            total += cost
             if walk.tasks:
                 self._agenda.advance(walk)
             else:
                 self._agenda.drop(walk)
         self.choosing += time.perf_counter_ns() - began
-        return [(self._chains[walk.ledger], task) for walk, task in found]
+        return [(self._chains[walk.ledger], task, cost) for walk, task, cost in found]
 
     def _choose(self) -> Walk | None:
         return self._agenda.choose(self._policy, self, self._plans)
