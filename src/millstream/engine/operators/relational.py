@@ -6,23 +6,26 @@ Rows have a key `k`, a time `ts`, and values. Each operator is timed by the CPU 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import floor
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine.arrow import microseconds
+from millstream.engine.arrow import Ints, microseconds
+from millstream.engine.compaction import run_to_merge
 from millstream.engine.keys import codes
 from millstream.engine.operators.chunk import Chunk
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build, merge
+from millstream.engine.stacked import Stacked
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
 
 KEY, TIME = "k", "ts"
 _SECOND = 1_000_000
-_MANY = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,38 +77,38 @@ class Join:
         side = LEFT if port == 0 else RIGHT
         reach = round(self.window * _SECOND)
         probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
-        others = self._state[1 - port]
-        self._let_go(port, low)
-        found = [
-            self._joined(probe, state, probe_rows, state_rows)
-            for state in others
+        parts = [
+            (state, probe_rows, state_rows)
+            for state in self._state[1 - port]
             for probe_rows, state_rows in matches(probe, state, Interval(1 - reach, reach), "index")
         ]
-        self._keep(port, probe)
-        if not found:
+        self._keep(port, probe, low)
+        if not parts:
             return None, time.thread_time() - began
-        table = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
-        return made_of(chunk, table), time.thread_time() - began
+        return made_of(chunk, _joined(probe, parts)), time.thread_time() - began
 
-    def _joined(self, probe: Segment, state: Segment, probe_rows: np.ndarray, state_rows: np.ndarray) -> pa.RecordBatch:
-        times = np.maximum(probe.times[probe_rows], state.times[state_rows])
-        left, rows = (probe, probe_rows) if probe.side == LEFT else (state, state_rows)
-        names = [name for name in left.rows.schema.names if name != TIME]
-        columns = [left.gather(name, rows) for name in names]
-        return pa.RecordBatch.from_arrays([*columns, pa.array(times).view(pa.timestamp("us"))], names=[*names, TIME])
-
-    def _let_go(self, port: int, low: float) -> None:
-        """Rows of this side that nothing on the other side can match any more."""
-        mine = self._state[port]
-        if low > float("-inf"):
-            mine[:] = [segment for segment in mine if segment.last / _SECOND + self.window > low]
-
-    def _keep(self, port: int, segment: Segment) -> None:
-        mine = self._state[port]
+    def _keep(self, port: int, segment: Segment, low: float) -> None:
+        """Without rows of this side that nothing on the other side can match any more; small neighbours become one."""
+        expired = floor((low - self.window) * _SECOND) if low > float("-inf") else -(2**62)
+        mine = [other for other in self._state[port] if other.last > expired]
         mine.append(segment)
-        if len(mine) > _MANY:
+        while (run := run_to_merge(mine, ())) is not None:
             self._made += 1
-            mine[_MANY // 2 :] = [merge(self._made, mine[_MANY // 2 :])]
+            mine[run] = [merge(self._made, mine[run], expired)]
+        self._state[port][:] = mine
+
+
+def _joined(probe: Segment, parts: Sequence[tuple[Segment, Ints, Ints]]) -> pa.RecordBatch:
+    """A row for each pair: state segments with the rows of the probing segment, and of themselves, that met."""
+    met = Stacked([(state, state_rows) for state, _, state_rows in parts])
+    probe_rows = np.concatenate([rows for _, rows, _ in parts])
+    times = np.maximum(probe.times.take(probe_rows), met.times)
+    names = [name for name in (probe if probe.side == LEFT else parts[0][0]).rows.schema.names if name != TIME]
+    if probe.side == LEFT:
+        columns = [probe.gather(name, probe_rows) for name in names]
+    else:
+        columns = [met.gather(name, np.arange(len(probe_rows))) for name in names]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(times).view(pa.timestamp("us"))], names=[*names, TIME])
 
 
 def made_of(chunk: Chunk, rows: pa.RecordBatch) -> Chunk | None:
