@@ -9,7 +9,7 @@ import pytest
 
 from millstream.engine.operators.chunk import Chunk
 from millstream.engine.operators.graph import Graph, Node
-from millstream.engine.operators.relational import Select
+from millstream.engine.operators.relational import SelectText
 from millstream.engine.operators.run import GraphRun
 from millstream.engine.policies import make_policy
 from millstream.errors import InternalError
@@ -54,11 +54,11 @@ def test_every_policy_gives_the_same_rows() -> None:
 
 
 def test_costs_and_selectivities_are_measured() -> None:
-    _, run = real("chain", list(Streams((3_000.0,), 1.0).chunks()), 1.0)
+    run = real(["chain"], list(Streams((3_000.0,), 1.0).chunks()), 1.0)[1]["chain"]
     for (name, _port), counts in run.ports.items():
         if name.endswith(".select") and counts.rows_in > 300:
             node = run.graph.nodes[name].operator
-            assert isinstance(node, Select)
+            assert isinstance(node, SelectText)
             assert counts.rows_out / counts.rows_in == pytest.approx(node.below, abs=0.15)
             assert counts.time > 0
 

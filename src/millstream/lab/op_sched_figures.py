@@ -1,21 +1,23 @@
 """op-sched, Figures 2 to 4: latency, output and queue memory over time, on real operators and simulated.
 
-On real operators the clock is the CPU time they take, stretched to a given load. The simulation runs the same graph and
-the same arrivals with the costs and selectivities that the real run has measured: it shows what the policies do when a
-row costs the same whoever serves it and in whatever company.
+Operators run on real rows, one chunk at a time. The clock goes by the rows each has served, at the CPU time a row took
+in a trial, stretched to a given load; or by the CPU time itself, which on a machine that others use differs by more
+than the policies do. The simulation runs the same graph and the same arrivals with amounts instead of rows, at the
+costs and selectivities of the trial.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from millstream.engine.operators.chunk import Chunk
-from millstream.engine.operators.graph import Graph, Node
+from millstream.engine.operators.graph import Graph, Node, Operator
 from millstream.engine.operators.measured import Expected
 from millstream.engine.operators.run import GraphRun, Step
 from millstream.engine.policies import make_policy
@@ -27,9 +29,9 @@ COMPARED = ("path_capacity", "simplified_segment", "chain")
 LOADS = (0.7, 0.9, 1.05)
 """How much of the time there is each phase asks for; the last asks for more."""
 _SLOT = 0.25
-_TRIAL_RATE = 250_000.0
-_MOST = 8_192
+_TRIAL_RATE = 500_000.0
 _ROUNDS = 3
+_ENDED = object()
 
 
 @dataclass(slots=True)
@@ -56,13 +58,15 @@ class Series:
 Arrivals = Sequence[tuple[float, str, Chunk]]
 
 
-def follow(run: GraphRun, arrivals: Arrivals, series: Series) -> None:
-    """Feeds what has arrived, serves, and jumps ahead when there is nothing to do."""
-    fed, weighted, began = 0, 0.0, run.now
+def follow(run: GraphRun, arrivals: Arrivals, series: Series) -> Iterator[None]:
+    """Feeds what has arrived, serves, and jumps ahead when there is nothing to do; stops at every slot of time."""
+    fed, weighted, began, slot = 0, 0.0, run.now, 0
     while True:
         while fed < len(arrivals) and arrivals[fed][0] <= run.now:
             run.feed(arrivals[fed][1], arrivals[fed][2])
             fed += 1
+        if int(run.now / _SLOT) > slot:
+            yield
         slot = int(run.now / _SLOT)
         series.memory[slot] = max(series.memory.get(slot, 0.0), run.memory())
         before, memory = run.now, run.memory()
@@ -84,23 +88,65 @@ def _watch(series: Series, last: set[str]) -> Callable[[Step], None]:
     return watch
 
 
-def real(policy: str, arrivals: Arrivals, stretch: float, memory: float = 1e12) -> tuple[Series, GraphRun]:
-    series, plan = Series(), graph()
-    run = GraphRun(
-        plan,
-        make_policy(policy, memory=memory),
-        most=_MOST,
-        stretch=stretch,
-        watch=_watch(series, set(plan.queries.values())),
-    )
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A real operator that is said to take so long for a row."""
+
+    operator: Operator
+    cost: float
+
+    def process(self, port: int, chunk: Chunk, low: float) -> tuple[Chunk | None, float]:
+        given, _ = self.operator.process(port, chunk, low)
+        return given, chunk.rows * self.cost
+
+
+def seconds_for_a_row(run: GraphRun) -> dict[str, float]:
+    """By operator, as a run has found them."""
+    found = {}
+    for name, node in run.graph.nodes.items():
+        counts = [run.ports[name, port] for port in range(len(node.inputs))]
+        found[name] = sum(c.time for c in counts) / max(sum(c.rows_in for c in counts), 1.0)
+    return found
+
+
+def counted(plan: Graph, costs: Mapping[str, float]) -> Graph:
+    nodes = [Node(name, Counted(node.operator, costs[name]), node.inputs) for name, node in plan.nodes.items()]
+    return Graph(nodes, plan.queries)
+
+
+def real(
+    policies: Sequence[str],
+    arrivals: Arrivals,
+    stretch: float,
+    memory: float = 1e12,
+    costs: Mapping[str, float] | None = None,
+) -> tuple[dict[str, Series], dict[str, GraphRun]]:
+    """The policies side by side, slot by slot, so that a machine that is slow for a while is slow for all of them.
+
+    `costs` are seconds for a row by operator; without them the clock is CPU time.
+    """
+    found: dict[str, Series] = {policy: Series() for policy in policies}
+    runs: dict[str, GraphRun] = {}
+    for policy, series in found.items():
+        plan = graph() if costs is None else counted(graph(), costs)
+        runs[policy] = GraphRun(
+            plan,
+            make_policy(policy, memory=memory),
+            stretch=stretch,
+            watch=_watch(series, set(plan.queries.values())),
+        )
     gc.collect()
-    follow(run, arrivals, series)
-    return series, run
+    going = deque(follow(run, arrivals, found[policy]) for policy, run in runs.items())
+    while going:
+        one = going.popleft()
+        if next(one, _ENDED) is not _ENDED:
+            going.append(one)
+    return found, runs
 
 
 def as_measured(run: GraphRun) -> Graph:
     """The same graph with the costs, selectivities and sizes that a run has found."""
-    nodes = []
+    nodes, costs = [], seconds_for_a_row(run)
     for name, node in run.graph.nodes.items():
         counts = [run.ports[name, port] for port in range(len(node.inputs))]
         taken, given = sum(c.rows_in for c in counts), sum(c.rows_out for c in counts)
@@ -109,7 +155,7 @@ def as_measured(run: GraphRun) -> Graph:
             Node(
                 name,
                 Given(
-                    sum(c.time for c in counts) / max(taken, 1.0),
+                    costs[name],
                     given / max(taken, 1.0),
                     size_in / max(taken, 1.0),
                     size_out / max(given, 1.0),
@@ -132,7 +178,8 @@ def simulated(policy: str, plan: Graph, arrivals: Arrivals, stretch: float, memo
         watch=_watch(series, set(plan.queries.values())),
     )
     amounts = [(when, stream, replace(chunk, data=None)) for when, stream, chunk in arrivals]
-    follow(run, amounts, series)
+    for _ in follow(run, amounts, series):
+        pass
     return series
 
 
@@ -144,13 +191,13 @@ def trial(seconds: float = 2.0) -> tuple[float, GraphRun]:
     arrivals = list(Streams((_TRIAL_RATE,), seconds).chunks())
     stretch = 1e-9
     for _ in range(_ROUNDS):
-        _, run = real("path_capacity", arrivals, stretch)
+        run = real(["path_capacity"], arrivals, stretch)[1]["path_capacity"]
         busy = sum(port.time for port in run.ports.values())
         stretch = LOADS[-1] * seconds / busy
     return stretch, run
 
 
-def figures(directory: Path, seconds: float = 12.0) -> Iterator[str]:
+def figures(directory: Path, seconds: float = 12.0, clock: str = "counted") -> Iterator[str]:
     plan = graph()
     yield f"op-sched Figures 2 to 4: {len(plan.queries)} queries, {len(plan.nodes)} operators, 5 self-similar streams"
     stretch, measured = trial()
@@ -159,11 +206,12 @@ def figures(directory: Path, seconds: float = 12.0) -> Iterator[str]:
     rows = sum(chunk.rows for _, _, chunk in arrivals)
     loads = ", ".join(map(str, LOADS))
     yield f"{rows:,.0f} rows in {seconds:g} s at mean loads {loads}; a second of CPU counts as {stretch:.2f} s"
-    found = {policy: real(policy, arrivals, stretch)[0] for policy in COMPARED}
-    limit = (found["path_capacity"].most_memory + found["simplified_segment"].most_memory) / 2
-    found["threshold"] = real("threshold", arrivals, stretch, limit)[0]
-    yield from _table("real operators, the clock is their CPU time", found, limit)
     model = as_measured(measured)
+    costs = seconds_for_a_row(measured) if clock == "counted" else None
+    found, _ = real(COMPARED, arrivals, stretch, costs=costs)
+    limit = (found["path_capacity"].most_memory + found["simplified_segment"].most_memory) / 2
+    found |= real(["threshold"], arrivals, stretch, limit, costs)[0]
+    yield from _table(f"real operators, {'CPU time' if costs is None else 'time counted by rows served'}", found, limit)
     virtual = {policy: simulated(policy, model, arrivals, stretch) for policy in COMPARED}
     limit = (virtual["path_capacity"].most_memory + virtual["simplified_segment"].most_memory) / 2
     virtual["threshold"] = simulated("threshold", model, arrivals, stretch, limit)

@@ -44,6 +44,23 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectText:
+    """Keeps rows in whose text the number that a pattern finds, as its one group, is below a limit."""
+
+    column: str
+    pattern: str
+    below: float
+
+    def process(self, port: int, chunk: Chunk, low: float) -> tuple[Chunk | None, float]:
+        del port, low
+        began = time.thread_time()
+        rows = _data(chunk)
+        found = pc.struct_field(pc.extract_regex(rows.column(self.column), self.pattern), [0])
+        kept = rows.filter(pc.less(pc.cast(found, pa.float64()), self.below))
+        return made_of(chunk, kept), time.thread_time() - began
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """Keeps some columns and computes one from another: `made` is the root of `source`, rounded."""
 
