@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from millstream.engine.operators.graph import Graph, Node
-from millstream.engine.operators.relational import Join, Select, SelectText
+from millstream.engine.operators.relational import Join, Select
 from millstream.engine.operators.run import GraphRun
 from millstream.engine.policies import make_policy
 from millstream.lab.op_sched_figures import COMPARED, Arrivals, Series, simulated
@@ -22,7 +22,7 @@ def by_kind() -> Graph:
     nodes = []
     for node in graph().nodes.values():
         operator = node.operator
-        if isinstance(operator, Select | SelectText):
+        if isinstance(operator, Select):
             size = 32 if node.name.endswith(".top") else 48
             nodes.append(Node(node.name, Given(1, operator.below, size, size), node.inputs))
         else:

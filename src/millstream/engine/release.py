@@ -63,14 +63,10 @@ class Part:
 
     @classmethod
     def _at(cls, places: tuple[Ints, ...], rows: pa.RecordBatch) -> Part:
-        first, last = (tuple(int(values[row]) for values in places) for row in (0, -1))
-        return cls(places, rows, first, last)
+        return cls(places, rows, _place(places, 0), _place(places, -1))
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
-
-    def place(self, row: int) -> tuple[int, ...]:
-        return tuple(int(values[row]) for values in self.places)
 
     def before(self, bound: tuple[int, ...]) -> int:
         """How many rows have a place before the bound."""
@@ -147,7 +143,7 @@ class Held:
             if bounds is not None:
                 free = part.before(bounds.fresh if turn == self._turn else bounds.held)
                 if free < len(part):
-                    blocked = min(blocked, part.place(free))
+                    blocked = min(blocked, _place(part.places, free))
         self._turn += 1
         out: list[Part] = []
         for turn, part in touched:
@@ -167,6 +163,10 @@ class Held:
             table = table.take(pa.array(_order(places)))
         for batch in table.combine_chunks().to_batches():
             sink(batch)
+
+
+def _place(places: tuple[Ints, ...], row: int) -> tuple[int, ...]:
+    return tuple(int(values[row]) for values in places)
 
 
 def _order(places: tuple[Ints, ...]) -> Ints:

@@ -55,7 +55,7 @@ def graph(seed: int = 1) -> Graph:
 
 def _leaf(rng: np.random.Generator, nodes: list[Node], name: str, stream: str, joins: int) -> str:
     share = float(rng.uniform(0.05, 0.6 if joins else 0.9))
-    nodes.append(Node(f"{name}.select", SelectText(_LINE, _READING, share), (stream,)))
+    nodes.append(Node(f"{name}.select", SelectText(_LINE, share, _READING), (stream,)))
     nodes.append(Node(f"{name}.project", Project((KEY, "b", "c", TIME), "c"), (f"{name}.select",)))
     return f"{name}.project"
 

@@ -28,7 +28,7 @@ KEY, TIME = "k", "ts"
 _SECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Select:
     """Keeps rows whose value in a column is below a limit."""
 
@@ -39,25 +39,21 @@ class Select:
         del port, low
         began = time.thread_time()
         rows = _data(chunk)
-        kept = rows.filter(pc.less(rows.column(self.column), self.below))
+        kept = rows.filter(pc.less(self._values(rows.column(self.column)), self.below))
         return made_of(chunk, kept), time.thread_time() - began
 
+    def _values(self, column: pa.Array) -> pa.Array:
+        return column
 
-@dataclass(frozen=True, slots=True)
-class SelectText:
-    """Keeps rows in whose text the number that a pattern finds, as its one group, is below a limit."""
 
-    column: str
+@dataclass(frozen=True)
+class SelectText(Select):
+    """The same where the value is the number that a pattern finds in a text, as its one group."""
+
     pattern: str
-    below: float
 
-    def process(self, port: int, chunk: Chunk, low: float) -> tuple[Chunk | None, float]:
-        del port, low
-        began = time.thread_time()
-        rows = _data(chunk)
-        found = pc.struct_field(pc.extract_regex(rows.column(self.column), self.pattern), [0])
-        kept = rows.filter(pc.less(pc.cast(found, pa.float64()), self.below))
-        return made_of(chunk, kept), time.thread_time() - began
+    def _values(self, column: pa.Array) -> pa.Array:
+        return pc.cast(pc.struct_field(pc.extract_regex(column, self.pattern), [0]), pa.float64())
 
 
 @dataclass(frozen=True, slots=True)
