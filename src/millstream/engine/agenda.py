@@ -56,9 +56,6 @@ class Agenda(Generic[Name]):
         self._orders: dict[Policy, _Order[Name]] = {}
         self._taught: Policy | None = None
 
-    def __len__(self) -> int:
-        return len(self._works)
-
     def __getitem__(self, name: Name) -> Work:
         return self._works[name]
 
