@@ -42,7 +42,7 @@ def test_the_workload_is_that_of_the_paper() -> None:
 
 
 def test_every_policy_gives_the_same_rows() -> None:
-    arrivals = list(Streams((400.0,), 2.0, flows=4).chunks())
+    arrivals = list(Streams((400.0,), 2.0).chunks())
     wanted, _ = rows_of("fifo", "none", arrivals)
     assert len({row.split()[0] for row in wanted}) > 8
     for name in POLICY_NAMES:
@@ -54,7 +54,7 @@ def test_every_policy_gives_the_same_rows() -> None:
 
 
 def test_costs_and_selectivities_are_measured() -> None:
-    run = real(["chain"], list(Streams((3_000.0,), 1.0).chunks()), 1.0)[1]["chain"]
+    run = real(["chain"], graph, list(Streams((3_000.0,), 2.0).chunks()), 1.0)[1]["chain"]
     for (name, _port), counts in run.ports.items():
         if name.endswith(".select") and counts.rows_in > 300:
             node = run.graph.nodes[name].operator

@@ -86,6 +86,16 @@ def test_what_each_prefers() -> None:
     assert order(make_policy("chain"), [young_fast, old_slow, begun]) == [1, 0, 2]
 
 
+def test_chain_counts_a_shared_operator_to_the_steepest_path() -> None:
+    """Rows wait at the last operator of a slow path and of a steep one; the way of others lies between the two."""
+    last = Stage("last", 1, 0.5)
+    slow, steep = Path([Stage("slow", 9, 1.0), last]), Path([Stage("steep", 1, 1.0), last])
+    between = Path([Stage("between", 4, 0.5)])
+    assert (slow.slopes[1], between.slopes[0], steep.slopes[1]) == pytest.approx((0.1, 0.25, 0.5))
+    works = [Work(between, 0, 1, 1, 1), Work(slow, 1, 1, 2, 2), Work(steep, 1, 1, 3, 3)]
+    assert order(make_policy("chain"), works) == [1, 2, 0]
+
+
 def test_windows() -> None:
     stages = [Stage(f"s{n}", 1, near=near, far=far) for n, (near, far) in enumerate([(0, 50), (50, 80), (80, 200)])]
     one = Path(stages)

@@ -164,7 +164,7 @@ def state_slice(figure: str | None) -> None:
 
 @paper.command("shared-join")
 @click.option("--figure", type=click.Choice(["3", "5", "7", "8", "9", "10"]), help="One figure; all if left out.")
-@click.option("--tuples", type=int, default=1_000, show_default=True, help="New tuples per run on the engine.")
+@click.option("--tuples", type=int, default=600, show_default=True, help="New tuples per run on the engine.")
 @_clock
 @_out
 def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
@@ -186,14 +186,13 @@ def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
 
 @paper.command("op-sched")
 @click.option("--figure", type=click.Choice(["2", "3", "4"]), help="One figure; all, and the tables, if left out.")
-@click.option("--seconds", type=float, default=12.0, show_default=True, help="Length of the streams.")
-@_clock
+@click.option("--seconds", type=float, default=24.0, show_default=True, help="Length of the streams.")
 @_out
-def op_sched(figure: str | None, seconds: float, clock: str, out: Path) -> None:
+def op_sched(figure: str | None, seconds: float, out: Path) -> None:
     """Operator scheduling: Tables 1 and 2, and Figures 2 to 4 on 116 operators, real and simulated."""
     from millstream.lab import op_sched_figures, op_sched_tables
 
-    shown = {"tables": op_sched_tables.report, "2": lambda: op_sched_figures.figures(out, seconds, clock)}
+    shown = {"tables": op_sched_tables.report, "2": lambda: op_sched_figures.figures(out, seconds)}
     _figures(figure, shown, {"3": "2", "4": "2"})
 
 

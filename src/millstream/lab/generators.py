@@ -33,22 +33,30 @@ def pareto_bursts(rng: np.random.Generator, rate: float, seconds: float, burst: 
     return np.repeat(starts, whole.astype(np.int64))
 
 
-def self_similar(rng: np.random.Generator, rate: float, seconds: float, flows: int = 64) -> Times:
-    """Many on/off flows laid over each other, on times Pareto 1.4 and off times Pareto 1.2 (op-sched 5.1)."""
-    mean_on, mean_off = 1.4 / 0.4, 1.2 / 0.2
+def self_similar(
+    rng: np.random.Generator, rate: float, seconds: float, flows: int = 64, on: float = 1.0, off: float = 1.0
+) -> Times:
+    """Many on/off flows laid over each other, on times Pareto 1.4 and off times Pareto 1.2 (op-sched 5.1).
+
+    `on` and `off` are the shortest of these times in seconds. The shorter the first against the second, the fewer
+    flows are on together, and the burstier is the whole.
+    """
+    mean_on, mean_off = on * 1.4 / 0.4, off * 1.2 / 0.2
     per_flow = rate / flows * (mean_on + mean_off) / mean_on
-    arrivals = [_on_off(rng, per_flow, seconds) for _ in range(flows)]
+    arrivals = [_on_off(rng, per_flow, seconds, on, off) for _ in range(flows)]
     return np.sort(np.concatenate(arrivals))
 
 
-def _on_off(rng: np.random.Generator, rate: float, seconds: float) -> Times:
-    found, clock = [], -10 * rng.random()
+def _on_off(rng: np.random.Generator, rate: float, seconds: float, on: float, off: float) -> Times:
+    """A flow that has been going on and off for some time when the clock starts."""
+    found, clock = [], -20 * off * (1 + rng.random())
     while clock < seconds:
-        lasts = 1 + rng.pareto(1.4)
-        times = clock + rng.random(rng.poisson(rate * min(lasts, seconds))) * lasts
-        found.append(times[(times >= 0) & (times < seconds)])
-        clock += lasts + 1 + rng.pareto(1.2)
-    return (np.concatenate(found) * SECOND).astype(np.int64)
+        lasts = on * (1 + rng.pareto(1.4))
+        begin, end = max(clock, 0.0), min(clock + lasts, seconds)
+        if begin < end:
+            found.append(begin + rng.random(rng.poisson(rate * (end - begin))) * (end - begin))
+        clock += lasts + off * (1 + rng.pareto(1.2))
+    return (np.concatenate([[], *found]) * SECOND).astype(np.int64)
 
 
 def zipf_keys(rng: np.random.Generator, count: int, keys: int, exponent: float = 0.0) -> npt.NDArray[np.int32]:

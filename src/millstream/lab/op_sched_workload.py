@@ -4,9 +4,9 @@ Four queries select, the others join two to five streams: five have one join, fo
 stream a query reads is selected and projected first; a selection stands on top. Selectivities are spread over 0 to 1,
 few joins have more than one, and the first operators are the selective ones, as the paper observes.
 
-The first selections find a number in a line of text, which takes about half as long as a join does: in a system that
-serves tuple by tuple, as the paper's, operators differ by no more than that. Comparing a column with a constant is
-twenty times as fast as a join here, and then other things come out (docs/scheduling.md).
+The first selections and projections find a number in a line of text, which takes about half as long as a join does: in
+a system that serves tuple by tuple, as the paper's, operators differ by no more than that. Comparing a column with a
+constant is twenty times as fast as a join here, and then other things come out (docs/scheduling.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millstream.engine.operators.chunk import Chunk
 from millstream.engine.operators.graph import Graph, Node
-from millstream.engine.operators.relational import KEY, TIME, Join, Project, Select, SelectText
+from millstream.engine.operators.relational import KEY, TIME, Join, ProjectText, Select, SelectText
 from millstream.lab.generators import SECOND, self_similar
 
 JOINS = (0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4)
@@ -27,10 +27,16 @@ JOINS = (0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4)
 STREAMS = ("S1", "S2", "S3", "S4", "S5")
 SHARES = (0.30, 0.25, 0.20, 0.15, 0.10)
 """Of the whole rate."""
+_LINES = "sensor {} reads {:.5f} at noon in the northern hall"
 _LINE, _READING = "line", r"reads (?P<reading>[\d.]+)"
-_READINGS = 100_000
+_BOTH = rf"sensor (?P<sensor>\d+) {_READING}"
+_READINGS, _SENSORS = 100_000, 97
 _WINDOW = 0.5
-_TICK = 0.1
+_TICK = 0.2
+_KEYS = 0.05
+"""How many keys there are to the rows of a second."""
+_ON, _OFF = 0.25, 5.0
+"""The shortest times a flow is on and off, in seconds: of 64 flows two are on at a time."""
 
 
 def graph(seed: int = 1) -> Graph:
@@ -47,7 +53,7 @@ def graph(seed: int = 1) -> Graph:
             tops = [name, *tops[2:]]
         if joins:
             name = f"{query}.top"
-            nodes.append(Node(name, Select("b", float(rng.uniform(0.3, 0.9))), (tops[0],)))
+            nodes.append(Node(name, Select("sensor", _SENSORS * float(rng.uniform(0.3, 0.9))), (tops[0],)))
             tops = [name]
         queries[query] = tops[0]
     return Graph(nodes, queries)
@@ -56,7 +62,7 @@ def graph(seed: int = 1) -> Graph:
 def _leaf(rng: np.random.Generator, nodes: list[Node], name: str, stream: str, joins: int) -> str:
     share = float(rng.uniform(0.05, 0.6 if joins else 0.9))
     nodes.append(Node(f"{name}.select", SelectText(_LINE, share, _READING), (stream,)))
-    nodes.append(Node(f"{name}.project", Project((KEY, "b", "c", TIME), "c"), (f"{name}.select",)))
+    nodes.append(Node(f"{name}.project", ProjectText((KEY, TIME), _LINE, _BOTH), (f"{name}.select",)))
     return f"{name}.project"
 
 
@@ -70,18 +76,18 @@ class Streams:
     seed: int = 1
 
     def chunks(self) -> Iterator[tuple[float, str, Chunk]]:
-        """In the order of arrival, a tenth of a second at a time."""
+        """In the order of arrival, a fifth of a second at a time."""
         rng = np.random.default_rng(self.seed)
-        lines = pa.array([f"sensor {n % 97} reads {n / _READINGS:.5f} at noon" for n in range(_READINGS)])
+        lines = pa.array([_LINES.format(n % _SENSORS, n / _READINGS) for n in range(_READINGS)])
         length = self.seconds / len(self.phases)
         times = {}
         for stream, share in zip(STREAMS, SHARES, strict=True):
             parts = [
-                self_similar(rng, rate * share, length, self.flows) + round(n * length * SECOND)
+                self_similar(rng, rate * share, length, self.flows, _ON, _OFF) + round(n * length * SECOND)
                 for n, rate in enumerate(self.phases)
             ]
             times[stream] = np.concatenate(parts)
-        keys = max(round(max(self.phases) * 0.03), 1)
+        keys = max(round(sum(map(len, times.values())) / self.seconds * _KEYS), 1)
         number = 0
         for tick in range(round(self.seconds / _TICK)):
             end = (tick + 1) * _TICK
@@ -97,8 +103,6 @@ def _chunk(rng: np.random.Generator, times: np.ndarray, keys: int, lines: pa.Arr
     columns = {
         KEY: pa.array(rng.integers(0, keys, count)),
         _LINE: lines.take(pa.array(rng.integers(0, len(lines), count))),
-        "b": pa.array(rng.random(count)),
-        "c": pa.array(rng.random(count)),
         TIME: pa.array(times).view(pa.timestamp("us")),
     }
     rows = pa.RecordBatch.from_pydict(columns)

@@ -53,23 +53,24 @@ class SelectText(Select):
     pattern: str
 
     def _values(self, column: pa.Array) -> pa.Array:
-        return pc.cast(pc.struct_field(pc.extract_regex(column, self.pattern), [0]), pa.float64())
+        (values,) = _numbers(column, self.pattern).values()
+        return values
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """Keeps some columns and computes one from another: `made` is the root of `source`, rounded."""
+class ProjectText:
+    """Keeps some columns, and of a text the numbers that a pattern finds in it, named as its groups are."""
 
     columns: tuple[str, ...]
-    source: str
+    text: str
+    pattern: str
 
     def process(self, port: int, chunk: Chunk, low: float) -> tuple[Chunk | None, float]:
         del port, low
         began = time.thread_time()
         rows = _data(chunk)
-        value = pc.round(pc.sqrt(rows.column(self.source)), 3)
-        columns = [rows.column(name) if name != self.source else value for name in self.columns]
-        return made_of(chunk, pa.RecordBatch.from_arrays(columns, names=list(self.columns))), time.thread_time() - began
+        columns = {name: rows.column(name) for name in self.columns} | _numbers(rows.column(self.text), self.pattern)
+        return made_of(chunk, pa.RecordBatch.from_pydict(columns)), time.thread_time() - began
 
 
 @dataclass(slots=True)
@@ -122,6 +123,13 @@ def _joined(probe: Segment, parts: Sequence[tuple[Segment, Ints, Ints]]) -> pa.R
     else:
         columns = [met.gather(name, np.arange(len(probe_rows))) for name in names]
     return pa.RecordBatch.from_arrays([*columns, pa.array(times).view(pa.timestamp("us"))], names=[*names, TIME])
+
+
+def _numbers(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
+    found = pc.extract_regex(texts, pattern)
+    return {
+        field.name: pc.cast(values, pa.float64()) for field, values in zip(found.type, found.flatten(), strict=True)
+    }
 
 
 def made_of(chunk: Chunk, rows: pa.RecordBatch) -> Chunk | None:
