@@ -26,7 +26,7 @@ def rows_of(policy: str, fairness: str, arrivals: list[tuple[float, str, Chunk]]
         assert chunk.data is not None
         found.update(f"{query} {row}" for row in chunk.data.to_pylist())
 
-    run = GraphRun(graph(), make_policy(policy, fairness, memory=20_000), most=500, deliver=deliver)
+    run = GraphRun(graph(), make_policy(policy, fairness, memory=20_000), deliver=deliver)
     for when, stream, chunk in arrivals:
         run.now = max(run.now, when)
         run.feed(stream, chunk)

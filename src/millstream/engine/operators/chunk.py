@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,20 +23,3 @@ class Chunk:
     def latency(self, now: float) -> float:
         """Summed over its rows."""
         return self.rows * now - self.arrivals
-
-
-def together(chunks: Sequence[Chunk]) -> Chunk:
-    """Several chunks of one queue as one."""
-    if len(chunks) == 1:
-        return chunks[0]
-    tables = [chunk.data for chunk in chunks if chunk.data is not None]
-    data = pa.Table.from_batches(tables).combine_chunks().to_batches()[0] if tables else None
-    return Chunk(
-        sum(chunk.rows for chunk in chunks),
-        sum(chunk.size for chunk in chunks),
-        min(chunk.arrived for chunk in chunks),
-        sum(chunk.arrivals for chunk in chunks),
-        min(chunk.number for chunk in chunks),
-        chunks[0].leaf,
-        data,
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millstream.engine.agenda import Agenda
 from millstream.engine.operators import measured
-from millstream.engine.operators.chunk import Chunk, together
+from millstream.engine.operators.chunk import Chunk
 from millstream.engine.operators.graph import Graph, Port
 from millstream.engine.path import Path, Stage
 from millstream.engine.work import Policy, Work
@@ -31,11 +31,10 @@ _LOOK_FOR_LOW = 8
 
 
 class GraphRun:
-    """`feed` chunks, then `step` while there is work.
+    """`feed` chunks, then `step` while there is work; an operator takes a chunk at a time.
 
-    `most` is how many rows an operator takes at once; 0 means one chunk. `known` gives what is expected of ports before
-    anything is measured; with `learns` off it is all that policies are ever told. The clock counts a second of an
-    operator's time `stretch` times.
+    `known` gives what is expected of ports before anything is measured; with `learns` off it is all that policies are
+    ever told. The clock counts a second of an operator's time `stretch` times.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class GraphRun:
         policy: Policy,
         *,
         known: Mapping[Port, measured.Expected] | None = None,
-        most: float = 0,
         learns: bool = True,
         stretch: float = 1.0,
         watch: Watch | None = None,
@@ -52,7 +50,7 @@ class GraphRun:
     ) -> None:
         self.graph, self.policy = graph, policy
         self.now = 0.0
-        self._most, self._learns, self._stretch = most, learns, stretch
+        self._learns, self._stretch = learns, stretch
         self._watch, self._deliver = watch, deliver
         self._queues: dict[Port, deque[Chunk]] = {port: deque() for port in graph.ports}
         self._entered: dict[Port, deque[float]] = {port: deque() for port in graph.ports}
@@ -122,19 +120,13 @@ class GraphRun:
             self._offer(port)
 
     def _dequeue(self, port: Port) -> Chunk:
-        """The head of the queue, and what comes after it up to the limit."""
-        queue, entered, counts = self._queues[port], self._entered[port], self.ports[port]
-        taken: list[Chunk] = []
-        rows = 0.0
-        while queue and (not taken or rows + queue[0].rows <= self._most):
-            chunk = queue.popleft()
-            counts.waited += chunk.rows * (self.now - entered.popleft())
-            counts.queue_memory -= chunk.size
-            rows += chunk.rows
-            taken.append(chunk)
-        self._rows[port] -= rows
+        """The head of the queue."""
+        chunk, counts = self._queues[port].popleft(), self.ports[port]
+        counts.waited += chunk.rows * (self.now - self._entered[port].popleft())
+        counts.queue_memory -= chunk.size
+        self._rows[port] -= chunk.rows
         self._offer(port)
-        return together(taken)
+        return chunk
 
     def _offer(self, port: Port) -> None:
         queue = self._queues[port]
