@@ -164,7 +164,7 @@ def state_slice(figure: str | None) -> None:
 
 @paper.command("shared-join")
 @click.option("--figure", type=click.Choice(["3", "5", "7", "8", "9", "10"]), help="One figure; all if left out.")
-@click.option("--tuples", type=int, default=600, show_default=True, help="New tuples per run on the engine.")
+@click.option("--tuples", type=int, default=1_000, show_default=True, help="New tuples per run on the engine.")
 @_clock
 @_out
 def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
