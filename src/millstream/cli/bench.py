@@ -62,13 +62,6 @@ def choosing(runnable: int) -> None:
     _show(bench_choosing.report(runnable))
 
 
-_clock = click.option(
-    "--clock",
-    type=click.Choice(["counted", "cpu"]),
-    default="counted",
-    show_default=True,
-    help="Time by the work that has been done, at costs measured before; or by CPU time as it is.",
-)
 _out = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -165,7 +158,13 @@ def state_slice(figure: str | None) -> None:
 @paper.command("shared-join")
 @click.option("--figure", type=click.Choice(["3", "5", "7", "8", "9", "10"]), help="One figure; all if left out.")
 @click.option("--tuples", type=int, default=1_000, show_default=True, help="New tuples per run on the engine.")
-@_clock
+@click.option(
+    "--clock",
+    type=click.Choice(["counted", "cpu"]),
+    default="counted",
+    show_default=True,
+    help="Time by the work that has been done, at costs measured before; or by CPU time as it is.",
+)
 @_out
 def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
     """Shared window joins: LWO, SWF and Greedy by the equations and on the engine."""

@@ -127,9 +127,7 @@ def _joined(probe: Segment, parts: Sequence[tuple[Segment, Ints, Ints]]) -> pa.R
 
 def _numbers(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
     found = pc.extract_regex(texts, pattern)
-    return {
-        field.name: pc.cast(values, pa.float64()) for field, values in zip(found.type, found.flatten(), strict=True)
-    }
+    return {group.name: pc.cast(each, pa.float64()) for group, each in zip(found.type, found.flatten(), strict=True)}
 
 
 def made_of(chunk: Chunk, rows: pa.RecordBatch) -> Chunk | None:
