@@ -4,9 +4,9 @@ Four queries select, the others join two to five streams: five have one join, fo
 stream a query reads is selected and projected first; a selection stands on top. Selectivities are spread over 0 to 1,
 few joins have more than one, and the first operators are the selective ones, as the paper observes.
 
-The first selections and projections find a number in a line of text, which takes about half as long as a join does: in
-a system that serves tuple by tuple, as the paper's, operators differ by no more than that. Comparing a column with a
-constant is twenty times as fast as a join here, and then other things come out (docs/scheduling.md).
+The first selections and projections find numbers in a line of text, which takes somewhat less than a join does: in a
+system that serves tuple by tuple, as the paper's, operators differ by no more than that. Comparing a column with a
+constant is many times as fast as a join here, and then other things come out (docs/scheduling.md).
 """
 
 from __future__ import annotations
