@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.keys import codes
-from millstream.engine.pairs import Pairs, routed
+from millstream.engine.pairs import Pairs
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build
+from millstream.engine.serving import routed
 from millstream.model.interval import Interval
 from millstream.plan import Calibration
 

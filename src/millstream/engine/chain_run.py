@@ -16,10 +16,11 @@ from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, Waitin
 from millstream.engine.compaction import SMALL, SPANS, run_to_merge
 from millstream.engine.guards import find_guards
 from millstream.engine.intake import Intake, depths, equal_columns
-from millstream.engine.pairs import Conditions, MemberRun, Pairs, Served, Server
+from millstream.engine.pairs import Conditions, MemberRun, Pairs
 from millstream.engine.probe import CHUNK, Matches, differences, matches
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Condition, Segment, merge
+from millstream.engine.serving import Layout, Served, Server
 from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Stacked
 from millstream.engine.statistics import ChainStatistics
@@ -87,6 +88,8 @@ class ChainRun:
             if piece.queries
         ]
         self._users: dict[Interval, tuple[str, ...]] = {}
+        self._layouts: dict[tuple[int, int], Layout] = {}
+        self._youngest = max((member.since for member in self._members.values()), default=0)
         self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
         # Where no cut lies inside the window there is nothing to route.
         self._spans = SPANS if len(self._ends) > 2 else 1
@@ -175,9 +178,8 @@ class ChainRun:
         """For each query, the earliest place a row still to come can have."""
         fresh = dict.fromkeys(self._members, (self.watermark, self.batch + 1, 0))
         held = dict(fresh)
-        youngest = max((member.since for member in self._members.values()), default=0)
         tasks = list(self.ledger.earliest())
-        if any(batch < youngest for _, _, batch in tasks):
+        if any(batch < self._youngest for _, _, batch in tasks):
             tasks = [(task.interval, task.first, task.probe.batch) for task in self.ledger.tasks()]
         for interval, first, batch in tasks:
             near = ages(interval)[0]
@@ -269,21 +271,23 @@ class ChainRun:
             min(max(interval.lo, least) for least, _, interval in reaches),
             max(min(interval.hi, greatest + 1) for _, greatest, interval in reaches),
         )
-        cuts = self._ends[bisect_right(self._ends, within.lo) : bisect_left(self._ends, within.hi)]
-        members = [
-            member
-            for member in self._members.values()
-            if member.since <= units[0].probe.batch
-            and member.interval.lo < within.hi
-            and member.interval.hi > within.lo
-        ]
-        return Server(within, cuts, members, self._conditions, self._guards, enough)
+        return Server(self._layout(within, units[0].probe.batch), within, self._conditions, enough)
+
+    def _layout(self, within: Interval, batch: int) -> Layout:
+        """The same for all pairs between the same cuts, once every query may see them."""
+        first, last = bisect_right(self._ends, within.lo), bisect_left(self._ends, within.hi)
+        known = self._layouts.get((first, last)) if batch >= self._youngest else None
+        if known is None:
+            members = [member for member in self._members.values() if member.since <= batch]
+            known = Layout(within, self._ends[first:last], members, self._guards)
+            if batch >= self._youngest:
+                self._layouts[first, last] = known
+        return known
 
     def _give_out(self, found: Iterable[Served], unit: Unit, deliver: Deliver) -> None:
-        for served, own, rows in found:
-            for member in served:
-                self.statistics.served(member.name, rows.num_rows, self.batch)
-            deliver([member.name for member in served], own, rows, unit)
+        for queries, own, rows in found:
+            self.statistics.served(queries, rows.num_rows, self.batch)
+            deliver(queries, own, rows, unit)
 
     def _queries_of(self, interval: Interval) -> tuple[str, ...]:
         """The queries that use the slice in which the interval lies."""

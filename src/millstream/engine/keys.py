@@ -31,7 +31,7 @@ def codes(columns: Sequence[pa.Array], rows: int, hash_bits: int = 64) -> Codes:
     if not columns:
         return np.zeros(rows, dtype=np.uint64)
     if is_exact([column.type for column in columns]):
-        return scramble(np.asarray(pc.cast(columns[0], pa.int64())).view(np.uint64))
+        return scramble(np.asarray(columns[0]).astype(np.int64, copy=False).view(np.uint64))
     combined = np.zeros(rows, dtype=np.uint64)
     for column in columns:
         combined = scramble(combined * _ODD + _hashed(column))

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.segment import Condition, Segment, as_arrow
+from millstream.engine.frame import Values, as_arrow, taken
+from millstream.engine.segment import Condition, Segment
 
 _APART = 6
 
@@ -26,7 +27,7 @@ class Stacked:
         self._parts = parts
         self._ends = [0, *accumulate(len(rows) for _, rows in parts)]
         self._some = [rows[::_APART].copy() for _, rows in parts]
-        self._columns: dict[str, pa.Array | np.ndarray] = {}
+        self._columns: dict[str, Values] = {}
 
     @cached_property
     def times(self) -> Ints:
@@ -39,20 +40,16 @@ class Stacked:
     def gather(self, name: str, positions: Ints) -> pa.Array:
         if name not in self._columns:
             self._columns[name] = self._column(name)
-        column = self._columns[name]
-        if isinstance(column, np.ndarray):
-            kind = self._parts[0][0].rows.schema.field(name).type
-            return as_arrow(column, kind, positions)
-        return column.take(pa.array(positions))
+        return as_arrow(taken(self._columns[name], positions), self._parts[0][0].frame.kinds[name])
 
-    def _column(self, name: str) -> pa.Array | np.ndarray:
+    def _column(self, name: str) -> Values:
         """All picked rows of a column: plain where it is plain in every segment."""
         if name == self._parts[0][0].time:
             return self.times
-        plain = [values for segment, _ in self._parts if (values := segment.plain(name)) is not None]
-        if len(plain) < len(self._parts):
-            return pa.concat_arrays([segment.gather(name, rows) for segment, rows in self._parts])
-        return self._picked(plain)
+        values = [segment.frame.values[name] for segment, _ in self._parts]
+        if all(isinstance(some, np.ndarray) for some in values):
+            return self._picked(values)
+        return pa.concat_arrays([segment.gather(name, rows) for segment, rows in self._parts])
 
     def _picked(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Every few rows are read first: so the processor waits for many cache lines at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,10 +62,12 @@ class ChainStatistics:
         measured.nanoseconds += nanoseconds
         measured.last_batch = max(measured.last_batch, probe.batch)
 
-    def served(self, query: str, rows: int, batch: int) -> None:
-        measured = self.queries[query]
-        measured.pairs += rows
-        measured.last_batch = max(measured.last_batch, batch)
+    def served(self, queries: Iterable[str], rows: int, batch: int) -> None:
+        """In the order of batches."""
+        for query in queries:
+            measured = self.queries[query]
+            measured.pairs += rows
+            measured.last_batch = batch
 
 
 def group_bytes(segments: list[Segment]) -> Ints:

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import microseconds
 from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.files import Files
+from millstream.engine.frame import Frame
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
@@ -70,27 +70,37 @@ class FileStore:
         self._files.write_arrow(index, pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]}))
         if segment.nbytes < _WORTH_MAPPING:
             return segment
-        return self._opened(name, segment.number, segment.side, segment.batch, segment.reach)
+        return self._opened(name, segment)
 
     def name(self, segment: Segment) -> str:
         return self._names[segment.number]
 
     def load(self, entry: SegmentEntry) -> Segment:
         self._names[entry.number] = entry.name
-        return self._opened(entry.name, entry.number, entry.side, entry.batch, entry.reach)
+        return self._opened(entry.name, entry)
 
     def drop(self, segment: Segment) -> None:
         for name in files_of(self._names.pop(segment.number)):
             self._files.delete(name)
 
-    def _opened(self, name: str, number: int, side: str, batch: int, reach: int) -> Segment:
+    def _opened(self, name: str, known: Segment | SegmentEntry) -> Segment:
         rows, index = (self._files.read_arrow(file) for file in files_of(name))
         time = rows.schema.metadata[_TIME].decode()
         rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
-        rows = rows.replace_schema_metadata(rest or None)
-        times = microseconds(rows.column(time))
-        starts = np.append(np.asarray(index.column("start")), len(times))
-        return Segment(number, side, batch, reach, rows, time, times, np.asarray(index.column("key")), starts)
+        frame = Frame.of(rows.replace_schema_metadata(rest or None))
+        return Segment(
+            known.number,
+            known.side,
+            known.batch,
+            known.reach,
+            frame,
+            time,
+            known.first,
+            known.last,
+            frame.values[time],
+            np.asarray(index.column("key")),
+            np.append(np.asarray(index.column("start")), rows.num_rows),
+        )
 
 
 def files_of(name: str) -> tuple[str, str]:

@@ -117,7 +117,7 @@ def _joined(probe: Segment, parts: Sequence[tuple[Segment, Ints, Ints]]) -> pa.R
     met = Stacked([(state, state_rows) for state, _, state_rows in parts])
     probe_rows = np.concatenate([rows for _, rows, _ in parts])
     times = np.maximum(probe.times.take(probe_rows), met.times)
-    names = [name for name in (probe if probe.side == LEFT else parts[0][0]).rows.schema.names if name != TIME]
+    names = [name for name in (probe if probe.side == LEFT else parts[0][0]).frame.kinds if name != TIME]
     if probe.side == LEFT:
         columns = [probe.gather(name, probe_rows) for name in names]
     else:

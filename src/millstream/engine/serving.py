@@ -1,0 +1,210 @@
+"""Who gets which pairs.
+
+A chunk of pairs is brought into the order of the cuts inside its slice, so that each query's pairs are one contiguous
+stretch; columns are gathered once and handed to every query as views. Only conditions that differ between queries and
+residual predicates cost each query something of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.arrow import Bools, Ints
+from millstream.engine.guards import Guard
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming
+from millstream.errors import QueryFailed
+from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT
+
+_FEW, _MANY = 4, 32
+Served = tuple[list[str], Pairs, pa.RecordBatch]
+"""Rows, the pairs they are made of, and the names of all queries that get them."""
+
+
+class Layout:
+    """Which classes of pairs each query gets, where differences lie `within` an interval with these cuts inside."""
+
+    def __init__(
+        self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], guards: Mapping[str, Guard]
+    ) -> None:
+        self.cuts = cuts
+        borders = [within.lo, *cuts, within.hi]
+        found: dict[Guard | None, dict[str, list[_Share]]] = {}
+        for member in members:
+            first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1
+            if first < last:
+                behind = found.setdefault(guards.get(member.name), {})
+                behind.setdefault(member.family, []).append((member, first, last))
+        # The widest first: narrower ones find its columns gathered.
+        self.behind = {guard: sorted(map(Family, some.values()), key=Family.narrowness) for guard, some in found.items()}
+
+
+_Share = tuple[MemberRun, int, int]
+"""A query that gets the classes of pairs from the first up to but not including the last."""
+
+
+class Family:
+    """Queries that differ in nothing but their windows: predicates are evaluated and rows made for the stretch that
+    covers them all, then cut into pieces at the ends of their windows. So every row is made once.
+    """
+
+    def __init__(self, shares: Sequence[_Share]) -> None:
+        self._shares = shares
+        self._member = shares[0][0]
+        self._marks = sorted({mark for _, first, last in shares for mark in (first, last)})
+        self._served = [
+            [member.name for member, first, last in shares if first <= mark < last] for mark in self._marks[:-1]
+        ]
+
+    def narrowness(self) -> int:
+        return self._marks[0] - self._marks[-1]
+
+    def serve(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+        """The pieces of pairs whose classes end here."""
+        try:
+            yield from self._pieces(pairs, ends, conditions)
+        except QueryFailed as failure:
+            raise QueryFailed(self._failing(pairs, ends, conditions), failure.cause) from failure
+
+    def _pieces(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+        low = ends[self._marks[0]]
+        shared = pairs.stretch(low, ends[self._marks[-1]])
+        places = [ends[mark] - low for mark in self._marks]
+        kept = None if self._member.takes_all else _kept(shared, self._member, conditions)
+        if kept is not None:
+            shared = shared.at(kept)
+            places = np.searchsorted(kept, places).tolist()
+        if not len(shared):
+            return
+        rows = self._member.rows(shared)
+        for served, (start, stop) in zip(self._served, pairwise(places), strict=True):
+            if served and start < stop:
+                yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
+
+    def _failing(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> list[str]:
+        """Those that fail on their own pairs: a narrow window may never meet what a wide one fails on."""
+        found = []
+        for share in self._shares:
+            try:
+                list(Family([share])._pieces(pairs, ends, conditions))
+            except QueryFailed:
+                found.append(share[0].name)
+        return found
+
+
+class Server:
+    """Rows with all queries that get them, for pairs of the same two segments, chunk by chunk.
+
+    `within` bounds the differences of all pairs. Queries behind a guard see only what it lets through, once that is
+    enough to be worth looking at.
+    """
+
+    def __init__(self, layout: Layout, within: Interval, conditions: Conditions, enough: int = 0) -> None:
+        self._layout, self._within, self._conditions, self._enough = layout, within, conditions, enough
+        self._waiting: dict[Guard, list[Pairs]] = {}
+
+    def serve(self, pairs: Pairs) -> Iterator[Served]:
+        if not len(pairs):
+            return
+        for guard, families in self._layout.behind.items():
+            passed = pairs if guard is None else _passed(guard, pairs, self._within)
+            if guard is None or passed is pairs:
+                yield from self._look_at(passed, families)
+                continue
+            waiting = self._waiting.setdefault(guard, [])
+            waiting.append(passed)
+            if sum(map(len, waiting)) >= self._enough:
+                yield from self._look_at(_joined(self._waiting.pop(guard)), families)
+
+    def finish(self) -> Iterator[Served]:
+        """What still waits behind guards."""
+        for guard, waiting in self._waiting.items():
+            yield from self._look_at(_joined(waiting), self._layout.behind[guard])
+
+    def _look_at(self, pairs: Pairs, families: Sequence[Family]) -> Iterator[Served]:
+        if not len(pairs):
+            return
+        ends = [0, len(pairs)]
+        if self._layout.cuts:
+            order, ends = routed(pairs.differences(), self._layout.cuts)
+            pairs = pairs.at(order)
+        for family in families:
+            yield from family.serve(pairs, ends, self._conditions)
+
+
+def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
+    """The order that brings pairs of one class together (classes end at `cuts`), and where each class ends in it."""
+    count = len(differences)
+    if len(cuts) > _MANY:
+        wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
+        sizes = np.bincount(wide, minlength=len(cuts) + 1)
+        return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
+    # comparing with every cut is several times faster than a search among them, which mispredicts its branches
+    classes, ends = np.zeros(count, dtype=np.uint8), [0]
+    for cut in cuts:
+        above = differences >= cut
+        classes += above.view(np.uint8)
+        ends.append(count - int(np.count_nonzero(above)))
+    if len(cuts) < _FEW:
+        order = np.concatenate([np.flatnonzero(classes == some) for some in range(len(cuts) + 1)])
+    else:
+        order = np.argsort(classes, kind="stable")
+    return order, [*ends, count]
+
+
+def _joined(parts: Sequence[Pairs]) -> Pairs:
+    """Pairs of the same segments as one."""
+    some = parts[0]
+    if len(parts) == 1:
+        return some
+    left_rows, right_rows = (
+        np.concatenate(rows) for rows in zip(*((p.left_rows, p.right_rows) for p in parts), strict=True)
+    )
+    return Pairs(some.left, some.right, left_rows, right_rows, some.equal)
+
+
+def _passed(guard: Guard, pairs: Pairs, within: Interval) -> Pairs:
+    """The pairs a guard lets through, or all where they are so many that a guard is of no use."""
+    inside = pairs
+    if not guard.hull.covers(within):
+        apart = pairs.differences()
+        inside = pairs.at(np.flatnonzero((apart >= guard.hull.lo) & (apart < guard.hull.hi)))
+        if not len(inside):
+            return inside
+    try:
+        with blaming(()):
+            passing = guard.passing(inside.column, len(inside))
+    except QueryFailed:
+        return pairs  # the queries that it concerns will meet it again
+    return pairs if len(passing) * 2 > len(pairs) else inside.at(passing)
+
+
+def _kept(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Ints | None:
+    """Which pairs pass the member's selections and residual predicate; None where all do."""
+    kept: Ints | None = None
+    passed = _selected(pairs, member, conditions)
+    if passed is not None and not passed.all():
+        kept = np.flatnonzero(passed)
+        pairs = pairs.at(kept)
+    positions = member.residual(pairs)
+    if positions is None or len(positions) == len(pairs):
+        return kept
+    return positions if kept is None else kept.take(positions)
+
+
+def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Bools | None:
+    kept: Bools | None = None
+    for segment, rows, side in ((pairs.left, pairs.left_rows, LEFT), (pairs.right, pairs.right_rows, RIGHT)):
+        condition = member.conditions[side]
+        if condition:
+            passed = conditions.passed(segment, condition)
+            if passed.all():
+                continue
+            mask = passed.take(rows)
+            kept = mask if kept is None else kept & mask
+    return kept
