@@ -219,18 +219,18 @@ class ChainRun:
             return
         for unit in units:
             server = self._server([unit], self._chunk)
-            for probe_rows, state_rows in self._met(unit):
-                self._give_out(server.serve(self._pairs(unit, unit.state, probe_rows, state_rows)), unit, deliver)
+            for met in self._met(unit):
+                self._give_out(server.serve(self._pairs(unit, unit.state, *met.pairs())), unit, deliver)
             self._give_out(server.finish(), unit, deliver)
 
     def _execute_together(self, units: Iterable[Unit], deliver: Deliver) -> None:
         """Units of one small probe: their matches are put together before they are given out."""
-        parts: list[tuple[Unit, Ints, Ints]] = []
+        parts: list[tuple[Unit, Matches]] = []
         count = 0
         for unit in units:
-            for probe_rows, state_rows in self._met(unit):
-                parts.append((unit, probe_rows, state_rows))
-                count += len(probe_rows)
+            for met in self._met(unit):
+                parts.append((unit, met))
+                count += met.total
                 if count >= self._chunk:
                     self._give_out_together(parts, deliver)
                     parts, count = [], 0
@@ -242,20 +242,16 @@ class ChainRun:
         access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
         began, found = time.perf_counter_ns(), 0
         for some in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
-            found += len(some[0])
+            found += some.total
             yield some
         self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
 
-    def _give_out_together(self, parts: Sequence[tuple[Unit, Ints, Ints]], deliver: Deliver) -> None:
+    def _give_out_together(self, parts: Sequence[tuple[Unit, Matches]], deliver: Deliver) -> None:
         """Matches of one probing segment with several of the state."""
-        unit, probe_rows, state_rows = parts[0]
-        state: Segment | Stacked = unit.state
-        if len(parts) > 1:
-            state = Stacked([(other.state, rows) for other, _, rows in parts])
-            probe_rows = np.concatenate([rows for _, rows, _ in parts])
-            state_rows = np.arange(len(probe_rows))
-        server = self._server([other for other, _, _ in parts])
-        self._give_out(server.serve(self._pairs(unit, state, probe_rows, state_rows)), unit, deliver)
+        unit = parts[0][0]
+        state = Stacked([(other.state, met) for other, met in parts])
+        server = self._server([other for other, _ in parts])
+        self._give_out(server.serve(self._pairs(unit, state, state.rows, state.positions)), unit, deliver)
 
     def _pairs(self, unit: Unit, state: Segment | Stacked, probe_rows: Ints, state_rows: Ints) -> Pairs:
         equal = self._equal[unit.probe.side]

@@ -7,6 +7,7 @@ compared, block by block). Matches come out in chunks of bounded size, so a hot 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +19,26 @@ from millstream.plan.nodes import LEFT
 CHUNK = 1 << 16
 _BLOCK = 1 << 21
 
-Matches = tuple[Ints, Ints]
-"""Rows of the probing segment and the rows of the state they meet."""
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Each of these rows of the probing segment meets so many rows of the state, which begin there."""
+
+    rows: Ints
+    begin: Ints
+    counts: Ints
+    total: int
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """Pair by pair: the row of the probing segment, and the row of the state."""
+        return self.rows.repeat(self.counts), spread(self.begin, self.counts, self.total)
+
+
+def spread(begin: Ints, counts: Ints, total: int) -> Ints:
+    """The numbers of ranges, one after the other."""
+    numbers = (begin - counts.cumsum() + counts).repeat(counts)
+    numbers += np.arange(total)
+    return numbers
 
 
 def matches(probe: Segment, state: Segment, interval: Interval, access: str, chunk: int = CHUNK) -> Iterator[Matches]:
@@ -48,8 +67,8 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
 def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
     begin, end = state.ranges(probe.keys)
     if len(probe) > len(probe.keys):
-        begin, end = np.repeat(begin, probe.counts), np.repeat(end, probe.counts)
-    rows = np.flatnonzero(end > begin)
+        begin, end = begin.repeat(probe.counts), end.repeat(probe.counts)
+    rows = (end > begin).nonzero()[0]
     if not len(rows):
         return
     if len(rows) < len(begin):
@@ -61,28 +80,28 @@ def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> It
             begin = state.locate(begin, end, first)
         if stop.min() <= state.last:
             end = state.locate(begin, end, stop)
-    yield from _expanded(rows, begin, end - begin, chunk)
+    yield from _in_chunks(rows, begin, end - begin, chunk)
 
 
-def _expanded(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
-    """Ranges of state rows to pairs, a bounded number at a time."""
-    totals = counts.cumsum()
-    offsets = begin - totals + counts
-    start, done, whole = 0, 0, int(totals[-1])
-    while done < whole:
-        stop = len(rows) if whole - done <= chunk else int(np.searchsorted(totals, done + chunk, side="right"))
+def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
+    """A bounded number of pairs at a time; a range that is longer by itself is cut."""
+    total = int(counts.sum())
+    if 0 < total <= chunk:
+        yield Matches(rows, begin, counts, total)
+        return
+    ends = counts.cumsum()
+    start, done = 0, 0
+    while done < total:
+        stop = int(np.searchsorted(ends, done + chunk, side="right"))
         if stop == start:
             for offset in range(0, int(counts[start]), chunk):
-                state_rows = np.arange(begin[start] + offset, begin[start] + min(offset + chunk, int(counts[start])))
-                yield np.full(len(state_rows), rows[start]), state_rows
+                some = min(chunk, int(counts[start]) - offset)
+                yield Matches(rows[start : start + 1], begin[start : start + 1] + offset, np.array([some]), some)
             stop = start + 1
-        else:
-            some = counts[start:stop]
-            state_rows = np.repeat(offsets[start:stop], some)
-            state_rows += np.arange(done, int(totals[stop - 1]))
-            if len(state_rows):
-                yield np.repeat(rows[start:stop], some), state_rows
-        done, start = int(totals[stop - 1]), stop
+        elif ends[stop - 1] > done:
+            part = slice(start, stop)
+            yield Matches(rows[part], begin[part], counts[part], int(ends[stop - 1]) - done)
+        done, start = int(ends[stop - 1]), stop
 
 
 def _scan(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
@@ -99,4 +118,4 @@ def _scan(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Ite
             hit &= (times[None, :] >= first[some, None]) & (times[None, :] < stop[some, None])
             rows, state_rows = np.nonzero(hit)
             if len(rows):
-                yield rows + top, state_rows + left
+                yield Matches(rows + top, state_rows + left, np.ones(len(rows), dtype=np.int64), len(rows))

@@ -1,62 +1,89 @@
 """Rows picked from several segments, seen as one.
 
 A small batch meets many state segments with few rows each. Stacked, its matches are routed, gathered and given out
-once, instead of once per segment.
+once, instead of once per segment. A key's rows lie side by side, so they are picked four at a time, with the few
+beside them that share their block: numpy copies four numbers in the time of one, and waits once for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.frame import Values, as_arrow, taken
+from millstream.engine.probe import Matches, spread
 from millstream.engine.segment import Condition, Segment
 
-_APART = 6
+_BITS = 2
+_WIDE = 1 << _BITS
 
 
 class Stacked:
-    """Behaves as a segment towards pairs: it has times, columns and conditions, by position."""
+    """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
 
-    def __init__(self, parts: Sequence[tuple[Segment, Ints]]) -> None:
-        self._parts = parts
-        self._ends = [0, *accumulate(len(rows) for _, rows in parts)]
-        self._some = [rows[::_APART].copy() for _, rows in parts]
+    `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Segment, Matches]]) -> None:
+        rows, begin, counts = (
+            np.concatenate(some) for some in zip(*((m.rows, m.begin, m.counts) for _, m in parts), strict=True)
+        )
+        total = sum(met.total for _, met in parts)
+        first = begin >> _BITS
+        blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
+        ends = blocks.cumsum()
+        before = ends - blocks
+        self._blocks = spread(first, blocks, int(ends[-1]))
+        self._parts = [segment for segment, _ in parts]
+        places = np.cumsum([len(met.rows) for _, met in parts])
+        self._ends = [0, *ends.take(places - 1).tolist()]
         self._columns: dict[str, Values] = {}
+        self.rows = rows.repeat(counts)
+        self.positions = spread((before << _BITS) + (begin & (_WIDE - 1)), counts, total)
 
     @cached_property
     def times(self) -> Ints:
-        return self._picked([segment.times for segment, _ in self._parts])
+        return self._picked([segment.times for segment in self._parts])
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
-        passed = [segment.passes(condition, evaluate).take(rows) for segment, rows in self._parts]
-        return np.concatenate(passed)
+        return self._picked([segment.passes(condition, evaluate) for segment in self._parts])
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         if name not in self._columns:
             self._columns[name] = self._column(name)
-        return as_arrow(taken(self._columns[name], positions), self._parts[0][0].frame.kinds[name])
+        return as_arrow(taken(self._columns[name], positions), self._parts[0].frame.kinds[name])
 
     def _column(self, name: str) -> Values:
         """All picked rows of a column: plain where it is plain in every segment."""
-        if name == self._parts[0][0].time:
+        if name == self._parts[0].time:
             return self.times
-        values = [segment.frame.values[name] for segment, _ in self._parts]
+        values = [segment.frame.values[name] for segment in self._parts]
         if all(isinstance(some, np.ndarray) for some in values):
             return self._picked(values)
-        return pa.concat_arrays([segment.gather(name, rows) for segment, rows in self._parts])
+        picked = []
+        for segment, (start, stop) in zip(self._parts, pairwise(self._ends), strict=True):
+            rows = (self._blocks[start:stop, None] << _BITS) + np.arange(_WIDE)
+            picked.append(segment.gather(name, np.minimum(rows.ravel(), len(segment) - 1)))
+        return pa.concat_arrays(picked)
+
+    @cached_property
+    def _last(self) -> list[Ints]:
+        """For each segment, which of the picked blocks are its last one, where that is not whole."""
+        spans = zip(self._parts, pairwise(self._ends), strict=True)
+        return [np.flatnonzero(self._blocks[start:stop] == len(part) >> _BITS) for part, (start, stop) in spans]
 
     def _picked(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Every few rows are read first: so the processor waits for many cache lines at once."""
-        picked = np.empty(self._ends[-1], dtype=values[0].dtype)
-        for part, some, (_, rows), (start, stop) in zip(
-            values, self._some, self._parts, pairwise(self._ends), strict=True
-        ):
-            part.take(some, mode="clip")
-            part.take(rows, mode="clip", out=picked[start:stop])
-        return picked
+        picked = np.empty((self._ends[-1], _WIDE), dtype=values[0].dtype)
+        for part, last, (start, stop) in zip(values, self._last, pairwise(self._ends), strict=True):
+            whole = len(part) & -_WIDE
+            if whole:
+                blocks = part[:whole].reshape(-1, _WIDE)
+                blocks.take(self._blocks[start:stop], axis=0, mode="clip", out=picked[start:stop])
+            if len(last):
+                picked[start + last, : len(part) - whole] = part[whole:]
+        return picked.ravel()

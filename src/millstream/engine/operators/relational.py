@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine.arrow import Ints, microseconds
+from millstream.engine.arrow import microseconds
 from millstream.engine.compaction import run_to_merge
 from millstream.engine.keys import codes
 from millstream.engine.operators.chunk import Chunk
-from millstream.engine.probe import matches
+from millstream.engine.probe import Matches, matches
 from millstream.engine.segment import Segment, build, merge
 from millstream.engine.stacked import Stacked
 from millstream.model.interval import Interval
@@ -91,11 +91,8 @@ class Join:
         side = LEFT if port == 0 else RIGHT
         reach = round(self.window * _SECOND)
         probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
-        parts = [
-            (state, probe_rows, state_rows)
-            for state in self._state[1 - port]
-            for probe_rows, state_rows in matches(probe, state, Interval(1 - reach, reach), "index")
-        ]
+        within = Interval(1 - reach, reach)
+        parts = [(state, met) for state in self._state[1 - port] for met in matches(probe, state, within, "index")]
         self._keep(port, probe, low)
         if not parts:
             return None, time.thread_time() - began
@@ -112,16 +109,13 @@ class Join:
         self._state[port][:] = mine
 
 
-def _joined(probe: Segment, parts: Sequence[tuple[Segment, Ints, Ints]]) -> pa.RecordBatch:
-    """A row for each pair: state segments with the rows of the probing segment, and of themselves, that met."""
-    met = Stacked([(state, state_rows) for state, _, state_rows in parts])
-    probe_rows = np.concatenate([rows for _, rows, _ in parts])
-    times = np.maximum(probe.times.take(probe_rows), met.times)
+def _joined(probe: Segment, parts: Sequence[tuple[Segment, Matches]]) -> pa.RecordBatch:
+    """A row for each pair."""
+    state = Stacked(parts)
+    times = np.maximum(probe.times.take(state.rows), state.times.take(state.positions))
+    left, rows = (probe, state.rows) if probe.side == LEFT else (state, state.positions)
     names = [name for name in (probe if probe.side == LEFT else parts[0][0]).frame.kinds if name != TIME]
-    if probe.side == LEFT:
-        columns = [probe.gather(name, probe_rows) for name in names]
-    else:
-        columns = [met.gather(name, np.arange(len(probe_rows))) for name in names]
+    columns = [left.gather(name, rows) for name in names]
     return pa.RecordBatch.from_arrays([*columns, pa.array(times).view(pa.timestamp("us"))], names=[*names, TIME])
 
 
