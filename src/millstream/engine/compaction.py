@@ -30,12 +30,13 @@ def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SP
     while stop > 1:
         newest = len(lane[stop - 1])
         oldest = _oldest(lane, stop, busy, max(lane[0].reach, 0) // (1 if newest < SMALL else spans))
-        larger = min(_LEAST + SMALL / 2 / newest, _MOST)
+        larger, small = min(_LEAST + SMALL / 2 / newest, _MOST), min(_MOST * newest, SMALL)
         younger, start = 0, stop - 1
         for place in range(stop - 1, oldest - 1, -1):
-            if len(lane[place]) < larger * younger:
+            size = len(lane[place])
+            if size < larger * younger or size + younger <= small:
                 start = place
-            younger += len(lane[place])
+            younger += size
         if start < stop - 1:
             return slice(start, stop)
         stop = min(oldest, stop - 1)

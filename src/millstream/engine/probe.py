@@ -65,9 +65,10 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
 
 
 def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
-    begin, end = state.ranges(probe.keys)
-    if len(probe) > len(probe.keys):
-        begin, end = begin.repeat(probe.counts), end.repeat(probe.counts)
+    if 2 * len(probe.keys) > len(probe):
+        begin, end = state.ranges(probe.row_keys())
+    else:
+        begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))
     rows = (end > begin).nonzero()[0]
     if not len(rows):
         return

@@ -22,6 +22,8 @@ from millstream.model.expr import Expr
 
 Condition = frozenset[Expr]
 _GROUPS = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
+_FEW = 8_192
+"""Among so few keys a binary search is as fast as anything that has to be made first."""
 _STEPS = 2
 """How many neighbours are looked at before the few codes still not found are searched for."""
 
@@ -30,7 +32,8 @@ _STEPS = 2
 class Segment:
     """`batch` is when its youngest row arrived; a row is needed until the watermark passes its time plus `reach`.
 
-    `times` is the time column, not a copy of it; `first` is the least and `last` the greatest.
+    `times` is the time column, not a copy of it; `first` is the least and `last` the greatest. A small segment keeps
+    the codes of its rows, because it will soon be merged.
     """
 
     number: int
@@ -44,6 +47,7 @@ class Segment:
     times: Ints
     keys: Codes
     starts: Ints
+    _codes: Codes | None = field(default=None, repr=False)
     _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -57,7 +61,8 @@ class Segment:
     def nbytes(self) -> int:
         """Rows and index."""
         heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
-        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads)
+        codes = 0 if self._codes is None else self._codes.nbytes
+        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes)
 
     @cached_property
     def counts(self) -> Ints:
@@ -92,21 +97,21 @@ class Segment:
 
     def ranges(self, codes: Codes) -> tuple[Ints, Ints]:
         """The rows of each code, from the first up to but not including the second; none where it is no key."""
-        keys, starts = self.keys, self.starts
+        places = np.searchsorted(self.keys, codes) if len(self.keys) < _FEW else self._places(codes)
+        begin = self.starts.take(places, mode="clip")
+        end = self.starts.take(places + 1, mode="clip")
+        np.copyto(end, begin, where=self.keys.take(places, mode="clip") != codes)
+        return begin, end
+
+    def _places(self, codes: Codes) -> Ints:
+        """Which is the first key not below each code."""
         places = self._heads.take(_leading(codes, self._bits)).astype(np.int64)
         for _ in range(_STEPS):
-            places += keys.take(places, mode="clip") < codes
-        met = keys.take(places, mode="clip")
-        behind = np.flatnonzero(met < codes)
+            places += self.keys.take(places, mode="clip") < codes
+        behind = np.flatnonzero(self.keys.take(places, mode="clip") < codes)
         if len(behind):
-            some = codes.take(behind)
-            found = np.searchsorted(keys, some)
-            places[behind], met[behind] = found, keys.take(found, mode="clip")
-        begin = starts.take(places, mode="clip")
-        places += 1
-        end = starts.take(places, mode="clip")
-        np.copyto(end, begin, where=met != codes)
-        return begin, end
+            places[behind] = np.searchsorted(self.keys, codes.take(behind))
+        return places
 
     def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
         """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
@@ -121,7 +126,7 @@ class Segment:
         return found
 
     def row_keys(self) -> Codes:
-        return np.repeat(self.keys, self.counts)
+        return self.keys.repeat(self.counts) if self._codes is None else self._codes
 
 
 def _leading(codes: Codes, bits: int) -> Ints:
@@ -164,8 +169,10 @@ def _sorted(
     fresh = np.empty(len(codes) + 1, dtype=np.bool_)
     fresh[0] = fresh[-1] = True
     np.not_equal(codes[1:], codes[:-1], out=fresh[1:-1])
-    starts = np.flatnonzero(fresh)
-    return Segment(number, side, batch, reach, frame, time, *span, frame.values[time], codes.take(starts[:-1]), starts)
+    starts = fresh.nonzero()[0]
+    kept = codes if len(codes) < _FEW else None
+    keys, times = codes.take(starts[:-1]), frame.values[time]
+    return Segment(number, side, batch, reach, frame, time, *span, times, keys, starts, kept)
 
 
 def _order(codes: Codes) -> Ints:
