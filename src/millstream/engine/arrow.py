@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -46,7 +44,6 @@ def arrow_type(kind: DataType) -> pa.DataType:
     return _PLAIN[kind.name]
 
 
-@cache
 def arrow_schema(stream: Stream) -> pa.Schema:
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in stream.columns])
 
@@ -54,8 +51,6 @@ def arrow_schema(stream: Stream) -> pa.Schema:
 def conform(stream: Stream, rows: pa.Table) -> pa.Table:
     """The rows with just the declared columns in the declared types."""
     schema = arrow_schema(stream)
-    if rows.schema.equals(schema):
-        return rows
     columns = []
     for field in schema:
         matches = [name for name in rows.column_names if name.lower() == field.name.lower()]

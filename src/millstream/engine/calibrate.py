@@ -10,7 +10,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import Ints
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import matches
@@ -29,20 +28,20 @@ def measure() -> Calibration:
     insert = _best(lambda: build(1, "left", 1, _SPAN, rows, "Ts", coded)) / _ROWS
     state, probe = _segment("left", 1), _segment("right", 2)
     everything = Interval(-2 * _SPAN, 2 * _SPAN)
-    whole = _pairs(probe, state, everything)
+    whole = list(matches(probe, state, everything, "index"))
     count = sum(len(some) for some, _ in whole)
-    matched = _best(lambda: _pairs(probe, state, everything))
+    matched = _best(lambda: list(matches(probe, state, everything, "index")))
     keyed = _best(lambda: np.repeat(state.ranges(probe.keys), probe.counts, axis=1))
     borders = np.linspace(-_SPAN, _SPAN, _SLICES + 1).astype(np.int64).tolist()
     slices = [Interval(lo, hi) for lo, hi in pairwise(borders)]
-    sliced = _best(lambda: [_pairs(probe, state, piece) for piece in slices])
+    sliced = _best(lambda: [list(matches(probe, state, piece, "index")) for piece in slices])
     pairs = Pairs(state, probe, whole[0][1], whole[0][0], {})
     sides, names = ((state, whole[0][1]), (probe, whole[0][0])), rows.schema.names
     gathered = _best(lambda: [segment.gather(name, picked) for segment, picked in sides for name in names]) / len(pairs)
     apart = _best(lambda: pairs.at(routed(pairs.differences(), borders[1:-1])[0])) / len(pairs)
     small = 400
     few = _segment("right", 3, small)
-    scanned = _best(lambda: _pairs(few, state, everything, "scan")) / (small * _ROWS)
+    scanned = _best(lambda: list(matches(few, state, everything, "scan"))) / (small * _ROWS)
     values = np.asarray(rows.column("a"))
     access = (matched - keyed) / count
     measured = Calibration(
@@ -56,10 +55,6 @@ def measure() -> Calibration:
         filter=_best(lambda: values > 0.5) / _ROWS,
     )
     return Calibration(**{name: round(float(value), 3) for name, value in asdict(measured).items()})
-
-
-def _pairs(probe: Segment, state: Segment, interval: Interval, access: str = "index") -> list[tuple[Ints, Ints]]:
-    return [met.pairs() for met in matches(probe, state, interval, access)]
 
 
 def _rows(seed: int, count: int = _ROWS) -> tuple[pa.RecordBatch, np.ndarray]:

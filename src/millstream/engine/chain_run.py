@@ -17,7 +17,7 @@ from millstream.engine.compaction import SMALL, SPANS, run_to_merge
 from millstream.engine.guards import find_guards
 from millstream.engine.intake import Intake, depths, equal_columns
 from millstream.engine.pairs import Conditions, MemberRun, Pairs
-from millstream.engine.probe import CHUNK, Matches, differences, matches
+from millstream.engine.probe import CHUNK, Matches, differences, matches, ranges
 from millstream.engine.release import Bounds
 from millstream.engine.segment import Condition, Segment, merge
 from millstream.engine.serving import Layout, Served, Server
@@ -60,7 +60,7 @@ class ChainRun:
         self._members: dict[str, MemberRun] = {}
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
-        self._meeting: list[tuple[Segment, Sequence[Segment]]] = []
+        self._arrived: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.statistics = ChainStatistics()
         self.paths = SlicePaths(self.statistics, str(chain.signature))
         self._settled: tuple[int, int, set[int]] | None = None
@@ -119,13 +119,9 @@ class ChainRun:
         self.ledger.add(unit for probe, state, within in waiting for unit in self._cut(probe, state, within))
 
     def arrive(self, rows: Mapping[str, pa.RecordBatch | None], batch: int) -> None:
-        """Rows in time become segments that meet those of the other side: each pair of tuples exactly once."""
+        """Rows in time become segments; what they meet is up to whoever runs or puts off the work."""
         self.batch = batch
-        lefts, rights = self._take_in(LEFT, rows.get(LEFT)), self._take_in(RIGHT, rows.get(RIGHT))
-        self._meeting = [(left, self.segments[RIGHT]) for left in lefts]
-        self._meeting += [(right, [*self.segments[LEFT], *lefts]) for right in rights]
-        self.segments[LEFT] = [*self.segments[LEFT], *lefts]
-        self.segments[RIGHT] = [*self.segments[RIGHT], *rights]
+        self._arrived = {side: self._take_in(side, rows.get(side)) for side in (LEFT, RIGHT)}
 
     def _take_in(self, side: str, rows: pa.RecordBatch | None) -> list[Segment]:
         if rows is None or not rows.num_rows:
@@ -134,20 +130,31 @@ class ChainRun:
         self.statistics.arrived(side, made)
         return [self._store.keep(segment) for segment in made]
 
+    def _meet(self, side: str) -> Iterator[tuple[Segment, Sequence[Segment]]]:
+        """Each new segment with the state it meets. Left ones come first and then are state, so each pair of tuples
+        meets exactly once.
+        """
+        arrived, self._arrived[side] = self._arrived[side], []
+        for probe in arrived:
+            yield probe, self.segments[RIGHT if side == LEFT else LEFT]
+        self.segments[side] = [*self.segments[side], *arrived]
+
     def run_all(self, deliver: Deliver) -> None:
         """Does everything that waits or has just arrived."""
-        meeting, self._meeting = self._meeting, []
         for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
             self.execute(list(units), deliver)
         wide = self._joined_slices()
-        for probe, states in meeting:
-            self.execute(list(self._units(probe, states, wide)), deliver)
+        for side in (LEFT, RIGHT):
+            for probe, states in self._meet(side):
+                self.execute(list(self._units(probe, states, wide)), deliver)
+            if side == LEFT:
+                self._tidy(LEFT, set())  # so right ones meet fewer segments
 
     def put_off(self) -> None:
         """What has just arrived becomes units that wait."""
-        meeting, self._meeting = self._meeting, []
-        for probe, states in meeting:
-            self.ledger.add(self._units(probe, states, self._slices))
+        for side in (LEFT, RIGHT):
+            for probe, states in self._meet(side):
+                self.ledger.add(self._units(probe, states, self._slices))
         self.paths.refresh()
 
     def settle(self, watermark: int) -> None:
@@ -157,15 +164,20 @@ class ChainRun:
         if self._settled == (self.watermark, self._number, busy):
             return
         for side in (LEFT, RIGHT):
-            alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
-            kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
-            before, numbers = self.segments[side], {segment.number for segment in kept}
-            known = {segment.number for segment in before}
-            self.segments[side] = [s if s.number in known else self._store.keep(s) for s in kept]
-            for segment in before:
-                if segment.number not in numbers:
-                    self._store.drop(segment)
+            self._tidy(side, busy)
         self._settled = (self.watermark, self._number, busy)
+
+    def _tidy(self, side: str, busy: set[int]) -> None:
+        before = self.segments[side]
+        alive = [s for s in before if s.number in busy or s.last + s.reach > self.watermark]
+        kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
+        if kept == before:
+            return
+        known, numbers = ({segment.number for segment in some} for some in (before, kept))
+        self.segments[side] = [s if s.number in known else self._store.keep(s) for s in kept]
+        for segment in before:
+            if segment.number not in numbers:
+                self._store.drop(segment)
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
@@ -214,44 +226,43 @@ class ChainRun:
 
     def execute(self, units: list[Unit], deliver: Deliver) -> None:
         """Does units of one probing segment."""
-        if units and len(units[0].probe) < SMALL:
-            self._execute_together(units, deliver)
+        if units and len(units[0].probe) < SMALL and self._execute_together(units, deliver):
             return
         for unit in units:
             server = self._server([unit], self._chunk)
             for met in self._met(unit):
-                self._give_out(server.serve(self._pairs(unit, unit.state, *met.pairs())), unit, deliver)
+                self._give_out(server.serve(self._pairs(unit, unit.state, *met)), unit, deliver)
             self._give_out(server.finish(), unit, deliver)
 
-    def _execute_together(self, units: Iterable[Unit], deliver: Deliver) -> None:
-        """Units of one small probe: their matches are put together before they are given out."""
-        parts: list[tuple[Unit, Matches]] = []
-        count = 0
+    def _execute_together(self, units: Sequence[Unit], deliver: Deliver) -> bool:
+        """Units of one small probe: their matches are put together before they are given out, unless they are many."""
+        if any(self._access(unit) == "scan" for unit in units):
+            return False
+        found, took = [], []
         for unit in units:
-            for met in self._met(unit):
-                parts.append((unit, met))
-                count += met.total
-                if count >= self._chunk:
-                    self._give_out_together(parts, deliver)
-                    parts, count = [], 0
-        if parts:
-            self._give_out_together(parts, deliver)
+            began = time.perf_counter_ns()
+            found.append(ranges(unit.probe, unit.state, unit.interval))
+            took.append(time.perf_counter_ns() - began)
+        state = Stacked([unit.state for unit in units], found)
+        if len(state) > self._chunk:
+            return False
+        for unit, pairs, nanoseconds in zip(units, state.met, took, strict=True):
+            self.statistics.done(unit.interval, unit.probe, unit.state, pairs, nanoseconds)
+        if len(state):
+            unit = units[0]
+            self._give_out(self._server(units).serve(self._pairs(unit, state, *state.lay())), unit, deliver)
+        return True
+
+    def _access(self, unit: Unit) -> str:
+        return self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
 
     def _met(self, unit: Unit) -> Iterator[Matches]:
         """The matches of a unit, timed."""
-        access = self.chain.access.left if unit.state.side == LEFT else self.chain.access.right
         began, found = time.perf_counter_ns(), 0
-        for some in matches(unit.probe, unit.state, unit.interval, access, self._chunk):
-            found += some.total
+        for some in matches(unit.probe, unit.state, unit.interval, self._access(unit), self._chunk):
+            found += len(some[0])
             yield some
         self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
-
-    def _give_out_together(self, parts: Sequence[tuple[Unit, Matches]], deliver: Deliver) -> None:
-        """Matches of one probing segment with several of the state."""
-        unit = parts[0][0]
-        state = Stacked([(other.state, met) for other, met in parts])
-        server = self._server([other for other, _ in parts])
-        self._give_out(server.serve(self._pairs(unit, state, state.rows, state.positions)), unit, deliver)
 
     def _pairs(self, unit: Unit, state: Segment | Stacked, probe_rows: Ints, state_rows: Ints) -> Pairs:
         equal = self._equal[unit.probe.side]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine.arrow import conform, microseconds
+from millstream.engine.arrow import arrow_schema, conform, microseconds
 from millstream.engine.backlog import Budget
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
@@ -31,6 +31,7 @@ Sink = Callable[[str, pa.RecordBatch], None]
 @dataclass(slots=True)
 class _Arrivals:
     clock: StreamClock
+    schema: pa.Schema
     count: int = 0
 
 
@@ -88,7 +89,7 @@ class Engine:
     def _follow(self, plan: Plan) -> None:
         self.plan = plan
         for stream in plan.script.streams:
-            self._streams.setdefault(stream.name, _Arrivals(StreamClock(stream)))
+            self._streams.setdefault(stream.name, _Arrivals(StreamClock(stream), arrow_schema(stream)))
         before = self._since
         self._since = {}
         for query in plan.script.queries:
@@ -154,8 +155,12 @@ class Engine:
             )
         arrivals = self._streams[name]
         stream = arrivals.clock.stream
-        table = conform(stream, table).combine_chunks()
-        rows = table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+        if not table.schema.equals(arrivals.schema):
+            table = conform(stream, table)
+        batches = table.to_batches()
+        if len(batches) > 1:
+            batches = table.combine_chunks().to_batches()
+        rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=arrivals.schema)
         if rows.column(stream.time).null_count:
             missing = pc.is_null(rows.column(stream.time))
             self.late.append(Late(name, "null time", rows.filter(missing)))

@@ -7,7 +7,6 @@ compared, block by block). Matches come out in chunks of bounded size, so a hot 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,18 +19,8 @@ CHUNK = 1 << 16
 _BLOCK = 1 << 21
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Each of these rows of the probing segment meets so many rows of the state, which begin there."""
-
-    rows: Ints
-    begin: Ints
-    counts: Ints
-    total: int
-
-    def pairs(self) -> tuple[Ints, Ints]:
-        """Pair by pair: the row of the probing segment, and the row of the state."""
-        return self.rows.repeat(self.counts), spread(self.begin, self.counts, self.total)
+Matches = tuple[Ints, Ints]
+"""Rows of the probing segment and the rows of the state they meet."""
 
 
 def spread(begin: Ints, counts: Ints, total: int) -> Ints:
@@ -64,44 +53,44 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
     return times - interval.hi + 1, times - interval.lo + 1
 
 
-def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+def ranges(probe: Segment, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
+    """For each probing row, where the rows of the state that it meets begin and end."""
     if 2 * len(probe.keys) > len(probe):
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))
-    rows = (end > begin).nonzero()[0]
-    if not len(rows):
-        return
-    if len(rows) < len(begin):
-        begin, end = begin.take(rows), end.take(rows)
     least, greatest = differences(probe, state)
     if interval.lo > least or interval.hi <= greatest:
-        first, stop = _state_times(probe, interval, probe.times.take(rows))
+        first, stop = _state_times(probe, interval, probe.times)
         if first.max() > state.first:
             begin = state.locate(begin, end, first)
         if stop.min() <= state.last:
             end = state.locate(begin, end, stop)
-    yield from _in_chunks(rows, begin, end - begin, chunk)
+    return begin, end
+
+
+def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+    begin, end = ranges(probe, state, interval)
+    rows = (end > begin).nonzero()[0]
+    if len(rows):
+        begin, end = begin.take(rows), end.take(rows)
+        yield from _in_chunks(rows, begin, end - begin, chunk)
 
 
 def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
     """A bounded number of pairs at a time; a range that is longer by itself is cut."""
-    total = int(counts.sum())
-    if 0 < total <= chunk:
-        yield Matches(rows, begin, counts, total)
-        return
     ends = counts.cumsum()
-    start, done = 0, 0
+    start, done, total = 0, 0, int(ends[-1])
     while done < total:
-        stop = int(np.searchsorted(ends, done + chunk, side="right"))
+        stop = len(rows) if total - done <= chunk else int(np.searchsorted(ends, done + chunk, side="right"))
         if stop == start:
             for offset in range(0, int(counts[start]), chunk):
-                some = min(chunk, int(counts[start]) - offset)
-                yield Matches(rows[start : start + 1], begin[start : start + 1] + offset, np.array([some]), some)
+                state_rows = np.arange(begin[start] + offset, begin[start] + min(offset + chunk, int(counts[start])))
+                yield np.full(len(state_rows), rows[start]), state_rows
             stop = start + 1
-        elif ends[stop - 1] > done:
-            part = slice(start, stop)
-            yield Matches(rows[part], begin[part], counts[part], int(ends[stop - 1]) - done)
+        else:
+            some = counts[start:stop]
+            yield rows[start:stop].repeat(some), spread(begin[start:stop], some, int(ends[stop - 1]) - done)
         done, start = int(ends[stop - 1]), stop
 
 
@@ -119,4 +108,4 @@ def _scan(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Ite
             hit &= (times[None, :] >= first[some, None]) & (times[None, :] < stop[some, None])
             rows, state_rows = np.nonzero(hit)
             if len(rows):
-                yield Matches(rows + top, state_rows + left, np.ones(len(rows), dtype=np.int64), len(rows))
+                yield rows + top, state_rows + left

@@ -167,9 +167,10 @@ class Shard:
             running.held = {query: Held.restored(load(name)) for query, name in manifest.held if query in names}
 
     def _in_time(self, stream: Stream, rows: pa.RecordBatch, run: ChainRun) -> pa.RecordBatch:
-        late = microseconds(rows.column(stream.time)) < run.watermark
-        if not late.any():
+        times = microseconds(rows.column(stream.time))
+        if not len(times) or times.min() >= run.watermark:
             return rows
+        late = times < run.watermark
         shown = rows.drop_columns([name for name in (SEQUENCE, CODE) if name in rows.schema.names])
         self.late.append(
             Late(stream.name, "older than the watermark", shown.filter(pa.array(late)), run.chain.signature)

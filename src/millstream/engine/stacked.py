@@ -26,47 +26,56 @@ _WIDE = 1 << _BITS
 class Stacked:
     """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
 
-    `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
+    Made of the ranges of rows in each segment that each probing row meets. `rows` are the probing rows of the pairs,
+    `positions` where the rows they meet have come to lie, `met` how many are of each segment.
     """
 
-    def __init__(self, parts: Sequence[tuple[Segment, Matches]]) -> None:
-        rows, begin, counts = (
-            np.concatenate(some) for some in zip(*((m.rows, m.begin, m.counts) for _, m in parts), strict=True)
-        )
-        total = sum(met.total for _, met in parts)
-        first = begin >> _BITS
-        blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
-        ends = blocks.cumsum()
-        before = ends - blocks
-        self._blocks = spread(first, blocks, int(ends[-1]))
-        self._parts = [segment for segment, _ in parts]
-        places = np.cumsum([len(met.rows) for _, met in parts])
-        self._ends = [0, *ends.take(places - 1).tolist()]
+    def __init__(self, segments: Sequence[Segment], ranges: Sequence[tuple[Ints, Ints]]) -> None:
+        begin, counts = (np.concatenate(some) for some in zip(*ranges, strict=True))
+        counts -= begin
+        every = len(ranges[0][0])
+        hit = counts.nonzero()[0]
+        self._segments = segments
+        self._rows, self._begin, self._counts = hit % every, begin.take(hit), counts.take(hit)
+        self._places = hit.searchsorted(range(every, len(begin) + every, every))
+        upto = np.concatenate(([0], self._counts.cumsum())).take(self._places).tolist()
+        self.met = [stop - start for start, stop in pairwise([0, *upto])]
         self._columns: dict[str, Values] = {}
-        self.rows = rows.repeat(counts)
-        self.positions = spread((before << _BITS) + (begin & (_WIDE - 1)), counts, total)
+
+    def __len__(self) -> int:
+        return sum(self.met)
+
+    def lay(self) -> Matches:
+        """The probing rows of the pairs, and the positions where the rows they meet have come to lie."""
+        first = self._begin >> _BITS
+        blocks = ((self._begin + self._counts + (_WIDE - 1)) >> _BITS) - first
+        ends = blocks.cumsum()
+        self._blocks = spread(first, blocks, int(ends[-1]))
+        self._ends = [0, *np.concatenate(([0], ends)).take(self._places).tolist()]
+        places = ((ends - blocks) << _BITS) + (self._begin & (_WIDE - 1))
+        return self._rows.repeat(self._counts), spread(places, self._counts, len(self))
 
     @cached_property
     def times(self) -> Ints:
-        return self._picked([segment.times for segment in self._parts])
+        return self._picked([segment.times for segment in self._segments])
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
-        return self._picked([segment.passes(condition, evaluate) for segment in self._parts])
+        return self._picked([segment.passes(condition, evaluate) for segment in self._segments])
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         if name not in self._columns:
             self._columns[name] = self._column(name)
-        return as_arrow(taken(self._columns[name], positions), self._parts[0].frame.kinds[name])
+        return as_arrow(taken(self._columns[name], positions), self._segments[0].frame.kinds[name])
 
     def _column(self, name: str) -> Values:
         """All picked rows of a column: plain where it is plain in every segment."""
-        if name == self._parts[0].time:
+        if name == self._segments[0].time:
             return self.times
-        values = [segment.frame.values[name] for segment in self._parts]
+        values = [segment.frame.values[name] for segment in self._segments]
         if all(isinstance(some, np.ndarray) for some in values):
             return self._picked(values)
         picked = []
-        for segment, (start, stop) in zip(self._parts, pairwise(self._ends), strict=True):
+        for segment, (start, stop) in zip(self._segments, pairwise(self._ends), strict=True):
             rows = (self._blocks[start:stop, None] << _BITS) + np.arange(_WIDE)
             picked.append(segment.gather(name, np.minimum(rows.ravel(), len(segment) - 1)))
         return pa.concat_arrays(picked)
@@ -74,7 +83,7 @@ class Stacked:
     @cached_property
     def _last(self) -> list[Ints]:
         """For each segment, which of the picked blocks are its last one, where that is not whole."""
-        spans = zip(self._parts, pairwise(self._ends), strict=True)
+        spans = zip(self._segments, pairwise(self._ends), strict=True)
         return [np.flatnonzero(self._blocks[start:stop] == len(part) >> _BITS) for part, (start, stop) in spans]
 
     def _picked(self, values: Sequence[np.ndarray]) -> np.ndarray:

@@ -6,7 +6,6 @@ Rows have a key `k`, a time `ts`, and values. Each operator is timed by the CPU 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import floor
 
@@ -18,7 +17,7 @@ from millstream.engine.arrow import microseconds
 from millstream.engine.compaction import run_to_merge
 from millstream.engine.keys import codes
 from millstream.engine.operators.chunk import Chunk
-from millstream.engine.probe import Matches, matches
+from millstream.engine.probe import ranges
 from millstream.engine.segment import Segment, build, merge
 from millstream.engine.stacked import Stacked
 from millstream.model.interval import Interval
@@ -92,11 +91,12 @@ class Join:
         reach = round(self.window * _SECOND)
         probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
         within = Interval(1 - reach, reach)
-        parts = [(state, met) for state in self._state[1 - port] for met in matches(probe, state, within, "index")]
+        states = list(self._state[1 - port])
+        met = Stacked(states, [ranges(probe, state, within) for state in states]) if states else None
         self._keep(port, probe, low)
-        if not parts:
+        if not met:
             return None, time.thread_time() - began
-        return made_of(chunk, _joined(probe, parts)), time.thread_time() - began
+        return made_of(chunk, _joined(probe, met, probe if port == 0 else states[0])), time.thread_time() - began
 
     def _keep(self, port: int, segment: Segment, low: float) -> None:
         """Without rows of this side that nothing on the other side can match any more; small neighbours become one."""
@@ -109,13 +109,12 @@ class Join:
         self._state[port][:] = mine
 
 
-def _joined(probe: Segment, parts: Sequence[tuple[Segment, Matches]]) -> pa.RecordBatch:
-    """A row for each pair."""
-    state = Stacked(parts)
-    times = np.maximum(probe.times.take(state.rows), state.times.take(state.positions))
-    left, rows = (probe, state.rows) if probe.side == LEFT else (state, state.positions)
-    names = [name for name in (probe if probe.side == LEFT else parts[0][0]).frame.kinds if name != TIME]
-    columns = [left.gather(name, rows) for name in names]
+def _joined(probe: Segment, state: Stacked, left: Segment) -> pa.RecordBatch:
+    """A row for each pair, with the columns that `left` has."""
+    rows, positions = state.lay()
+    times = np.maximum(probe.times.take(rows), state.times.take(positions))
+    names = [name for name in left.frame.kinds if name != TIME]
+    columns = [probe.gather(name, rows) if left is probe else state.gather(name, positions) for name in names]
     return pa.RecordBatch.from_arrays([*columns, pa.array(times).view(pa.timestamp("us"))], names=[*names, TIME])
 
 
