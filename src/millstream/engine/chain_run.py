@@ -87,6 +87,7 @@ class ChainRun:
             for piece in chain.slices
             if piece.queries
         ]
+        self._wide = _joined(self._slices)
         self._users: dict[Interval, tuple[str, ...]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
         self._youngest = max((member.since for member in self._members.values()), default=0)
@@ -143,10 +144,9 @@ class ChainRun:
         """Does everything that waits or has just arrived."""
         for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
             self.execute(list(units), deliver)
-        wide = self._joined_slices()
         for side in (LEFT, RIGHT):
             for probe, states in self._meet(side):
-                self.execute(list(self._units(probe, states, wide)), deliver)
+                self.execute(list(self._units(probe, states, self._wide)), deliver)
             if side == LEFT:
                 self._tidy(LEFT, set())  # so right ones meet fewer segments
 
@@ -218,11 +218,6 @@ class ChainRun:
             lo, hi = max(unit.interval.lo, within.lo), min(unit.interval.hi, within.hi)
             if lo < hi:
                 yield Unit(probe, state, Interval(lo, hi))
-
-    def _joined_slices(self) -> list[_Since]:
-        """Neighbouring slices as one, for work that is not put off."""
-        batches = {since for _, since in self._slices}
-        return [(hull, batch) for batch in batches for hull in joined(i for i, since in self._slices if since == batch)]
 
     def execute(self, units: list[Unit], deliver: Deliver) -> None:
         """Does units of one probing segment."""
@@ -331,3 +326,9 @@ class ChainRun:
     def _next_number(self) -> int:
         self._number += 1
         return self._number
+
+
+def _joined(slices: Sequence[_Since]) -> list[_Since]:
+    """Neighbouring slices as one, for work that is not put off."""
+    batches = {since for _, since in slices}
+    return [(hull, batch) for batch in batches for hull in joined(i for i, since in slices if since == batch)]

@@ -18,6 +18,11 @@ Codes = npt.NDArray[np.uint64]
 
 GROUP_BITS = 6
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST = np.uint64(31)
 _BASE = np.uint64(0x100000001B3)
 
 
@@ -45,10 +50,11 @@ def groups(of: Codes) -> npt.NDArray[np.int64]:
 
 def scramble(values: Codes) -> Codes:
     """splitmix64's finisher: one to one and well spread."""
-    values = values + _ODD
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Codes = values ^ (values >> np.uint64(31))
+    mixed: Codes = values + _ODD
+    for bits, factor in _ROUNDS:
+        mixed ^= mixed >> bits
+        mixed *= factor
+    mixed ^= mixed >> _LAST
     return mixed
 
 

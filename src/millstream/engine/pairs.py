@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints, arrow_type
-from millstream.engine.expressions import Compiled, as_array, compile_condition, compile_expr, compile_filter
+from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
-from millstream.model.expr import Column, moved
+from millstream.model.expr import Column, Expr, moved
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
@@ -87,8 +87,7 @@ class MemberRun:
         turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
         outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
-        self._kinds = self.schema.types
-        self._compiled: list[Compiled] = [compile_expr(expr, functions) for _, expr in outputs]
+        self._columns = [_column(expr, kind, functions) for (_, expr), kind in zip(outputs, self.schema.types, strict=True)]
         self.takes_all = not (member.left or member.right or member.residual)
         # A text, because a text knows its hash.
         parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
@@ -97,10 +96,7 @@ class MemberRun:
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
         with blaming([self.name]):
-            columns = [
-                as_array(compiled(pairs.column), len(pairs), kind)
-                for compiled, kind in zip(self._compiled, self._kinds, strict=True)
-            ]
+            columns = [column(pairs) for column in self._columns]
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def residual(self, pairs: Pairs) -> Ints | None:
@@ -109,6 +105,14 @@ class MemberRun:
             return None
         with blaming([self.name]):
             return self._residual(pairs.column, len(pairs))
+
+
+def _column(expr: Expr, kind: pa.DataType, functions: Mapping[str, Function]) -> Callable[[Pairs], pa.Array]:
+    """A column of the SELECT list, in its type."""
+    if isinstance(expr, Column):
+        return lambda pairs: pairs.column(expr)
+    compiled = compile_expr(expr, functions)
+    return lambda pairs: as_array(compiled(pairs.column), len(pairs), kind)
 
 
 class Conditions:

@@ -17,6 +17,7 @@ from millstream.plan.nodes import LEFT
 
 CHUNK = 1 << 16
 _BLOCK = 1 << 21
+_NUMBERS = np.arange(CHUNK)
 
 
 Matches = tuple[Ints, Ints]
@@ -26,7 +27,7 @@ Matches = tuple[Ints, Ints]
 def spread(begin: Ints, counts: Ints, total: int) -> Ints:
     """The numbers of ranges, one after the other."""
     numbers = (begin - counts.cumsum() + counts).repeat(counts)
-    numbers += np.arange(total)
+    numbers += _NUMBERS[:total] if total <= CHUNK else np.arange(total)
     return numbers
 
 
