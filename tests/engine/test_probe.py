@@ -77,6 +77,14 @@ def test_merged_segments_hold_the_same_rows_in_order(parts: list[list[tuple[int,
     assert np.all(merged.times[1:][same] >= merged.times[:-1][same])
 
 
+def test_codes_that_differ_in_their_last_bits_only_are_sorted_too() -> None:
+    given = np.array([5, 3, 4, 3, 2**63 + 1, 2**63, 5], dtype=np.uint64)
+    times = pa.array(range(len(given)), pa.int64()).view(pa.timestamp("us", "UTC"))
+    one = build(1, "left", 1, 1, pa.RecordBatch.from_arrays([times], names=["Ts"]), "Ts", given)
+    assert one.row_keys().tolist() == sorted(given.tolist())
+    assert one.times.tolist() == [1, 3, 2, 0, 6, 5, 4]
+
+
 @given(tuples)
 def test_groups_are_contiguous(rows: list[tuple[int, int]]) -> None:
     one = segment("left", rows)

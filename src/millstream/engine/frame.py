@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Ints
 
-Values = np.ndarray | pa.Array
+Values: TypeAlias = "np.ndarray | pa.Array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,14 @@ class Frame:
 
 def merged(parts: Sequence[Frame], order: Ints) -> Frame:
     """Rows of several, numbered through."""
-    some = parts[0]
-    values = {name: taken(joined([part.values[name] for part in parts], some.kinds[name]), order) for name in some.kinds}
-    return Frame(some.schema, some.kinds, values)
+    schema, kinds = parts[0].schema, parts[0].kinds
+    values: dict[str, Values] = {}
+    for name, kind in kinds.items():
+        values[name] = taken(_joined([part.values[name] for part in parts], kind), order)
+    return Frame(schema, kinds, values)
 
 
-def joined(parts: Sequence[Values], kind: pa.DataType) -> Values:
+def _joined(parts: Sequence[Values], kind: pa.DataType) -> Values:
     """One after the other: plain where every part is."""
     if len(parts) == 1:
         return parts[0]
@@ -92,4 +95,5 @@ def _dtype(kind: pa.DataType) -> np.dtype | None:
         return None
     if pa.types.is_temporal(kind):
         return np.dtype(np.int32 if kind.bit_width == 32 else np.int64)
-    return np.dtype(kind.to_pandas_dtype())
+    dtype: np.dtype = np.dtype(kind.to_pandas_dtype())
+    return dtype

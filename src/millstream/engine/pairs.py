@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints, arrow_type
@@ -87,7 +86,7 @@ class MemberRun:
         turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
         outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
-        self._columns = [_column(expr, kind, functions) for (_, expr), kind in zip(outputs, self.schema.types, strict=True)]
+        self._columns = [_column(expr, functions) for _, expr in outputs]
         self.takes_all = not (member.left or member.right or member.residual)
         # A text, because a text knows its hash.
         parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
@@ -107,11 +106,11 @@ class MemberRun:
             return self._residual(pairs.column, len(pairs))
 
 
-def _column(expr: Expr, kind: pa.DataType, functions: Mapping[str, Function]) -> Callable[[Pairs], pa.Array]:
+def _column(expr: Expr, functions: Mapping[str, Function]) -> Callable[[Pairs], pa.Array]:
     """A column of the SELECT list, in its type."""
     if isinstance(expr, Column):
         return lambda pairs: pairs.column(expr)
-    compiled = compile_expr(expr, functions)
+    compiled, kind = compile_expr(expr, functions), arrow_type(expr.type)
     return lambda pairs: as_array(compiled(pairs.column), len(pairs), kind)
 
 

@@ -26,7 +26,7 @@ Matches = tuple[Ints, Ints]
 
 def spread(begin: Ints, counts: Ints, total: int) -> Ints:
     """The numbers of ranges, one after the other."""
-    numbers = (begin - counts.cumsum() + counts).repeat(counts)
+    numbers: Ints = (begin - counts.cumsum() + counts).repeat(counts)
     numbers += _NUMBERS[:total] if total <= CHUNK else np.arange(total)
     return numbers
 

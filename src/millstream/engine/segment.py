@@ -147,10 +147,10 @@ def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment
     """One segment of neighbours of the same lane, oldest first, without rows up to the time that has expired."""
     codes = np.concatenate([part.row_keys() for part in parts])
     first, last = min(part.first for part in parts), max(part.last for part in parts)
+    times = np.concatenate([part.times for part in parts])
     in_time = all(a.last <= b.first for a, b in pairwise(parts))
-    times = np.concatenate([part.times for part in parts]) if first <= expired or not in_time else None
     kept = None
-    if times is not None and first <= expired:
+    if first <= expired:
         kept = np.flatnonzero(times > expired)
         codes, times = codes.take(kept), times.take(kept)
         first = int(times.min())

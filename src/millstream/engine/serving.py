@@ -41,7 +41,9 @@ class Layout:
                 behind = found.setdefault(guards.get(member.name), {})
                 behind.setdefault(member.family, []).append((member, first, last))
         # The widest first: narrower ones find its columns gathered.
-        self.behind = {guard: sorted(map(Family, some.values()), key=Family.narrowness) for guard, some in found.items()}
+        self.behind = {
+            guard: sorted(map(Family, some.values()), key=Family.narrowness) for guard, some in found.items()
+        }
 
 
 _Share = tuple[MemberRun, int, int]
