@@ -22,7 +22,7 @@ from millstream.engine.release import Bounds
 from millstream.engine.segment import Condition, Segment, merge
 from millstream.engine.serving import Layout, Served, Server
 from millstream.engine.slice_paths import SlicePaths, ages
-from millstream.engine.stacked import Stacked
+from millstream.engine.stacked import Met, Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Ledger, Unit, fused
@@ -230,7 +230,9 @@ class ChainRun:
             self._give_out(server.finish(), unit, deliver)
 
     def _execute_together(self, units: Sequence[Unit], deliver: Deliver) -> bool:
-        """Units of one small probe: their matches are put together before they are given out, unless they are many."""
+        """Units of one small probe: their matches are put together before they are given out. Not done where one row
+        has too many of them.
+        """
         if any(self._access(unit) == "scan" for unit in units):
             return False
         found, took = [], []
@@ -238,14 +240,15 @@ class ChainRun:
             began = time.perf_counter_ns()
             found.append(ranges(unit.probe, unit.state, unit.interval))
             took.append(time.perf_counter_ns() - began)
-        state = Stacked([unit.state for unit in units], found)
-        if len(state) > self._chunk:
+        met = Met([unit.state for unit in units], found)
+        states = met.stacked(self._chunk)
+        if states is None:
             return False
-        for unit, pairs, nanoseconds in zip(units, state.met, took, strict=True):
+        for unit, pairs, nanoseconds in zip(units, met.of_each(), took, strict=True):
             self.statistics.done(unit.interval, unit.probe, unit.state, pairs, nanoseconds)
-        if len(state):
-            unit = units[0]
-            self._give_out(self._server(units).serve(self._pairs(unit, state, *state.lay())), unit, deliver)
+        server, unit = self._server(units), units[0]
+        for state in states:
+            self._give_out(server.serve(self._pairs(unit, state, state.rows, state.positions)), unit, deliver)
         return True
 
     def _access(self, unit: Unit) -> str:

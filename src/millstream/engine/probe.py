@@ -24,10 +24,11 @@ Matches = tuple[Ints, Ints]
 """Rows of the probing segment and the rows of the state they meet."""
 
 
-def spread(begin: Ints, counts: Ints, total: int) -> Ints:
+def spread(begin: Ints, counts: Ints) -> Ints:
     """The numbers of ranges, one after the other."""
-    numbers: Ints = (begin - counts.cumsum() + counts).repeat(counts)
-    numbers += _NUMBERS[:total] if total <= CHUNK else np.arange(total)
+    ends = counts.cumsum()
+    numbers: Ints = (begin - ends + counts).repeat(counts)
+    numbers += _NUMBERS[: len(numbers)] if len(numbers) <= CHUNK else np.arange(len(numbers))
     return numbers
 
 
@@ -91,7 +92,7 @@ def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Ma
             stop = start + 1
         else:
             some = counts[start:stop]
-            yield rows[start:stop].repeat(some), spread(begin[start:stop], some, int(ends[stop - 1]) - done)
+            yield rows[start:stop].repeat(some), spread(begin[start:stop], some)
         done, start = int(ends[stop - 1]), stop
 
 

@@ -16,19 +16,15 @@ import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.frame import Values, as_arrow, taken
-from millstream.engine.probe import Matches, spread
+from millstream.engine.probe import spread
 from millstream.engine.segment import Condition, Segment
 
 _BITS = 2
 _WIDE = 1 << _BITS
 
 
-class Stacked:
-    """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
-
-    Made of the ranges of rows in each segment that each probing row meets. `rows` are the probing rows of the pairs,
-    `positions` where the rows they meet have come to lie, `met` how many are of each segment.
-    """
+class Met:
+    """What the rows of one probe meet in several segments: ranges of rows, segment by segment."""
 
     def __init__(self, segments: Sequence[Segment], ranges: Sequence[tuple[Ints, Ints]]) -> None:
         begin, counts = (np.concatenate(some) for some in zip(*ranges, strict=True))
@@ -38,22 +34,53 @@ class Stacked:
         self._segments = segments
         self._rows, self._begin, self._counts = hit % every, begin.take(hit), counts.take(hit)
         self._places = hit.searchsorted(range(every, len(begin) + every, every))
-        upto = np.concatenate(([0], self._counts.cumsum())).take(self._places).tolist()
-        self.met = [stop - start for start, stop in pairwise([0, *upto])]
-        self._columns: dict[str, Values] = {}
+        self._ends = self._counts.cumsum()
 
     def __len__(self) -> int:
-        return sum(self.met)
+        """How many pairs."""
+        return int(self._ends[-1]) if len(self._ends) else 0
 
-    def lay(self) -> Matches:
-        """The probing rows of the pairs, and the positions where the rows they meet have come to lie."""
-        first = self._begin >> _BITS
-        blocks = ((self._begin + self._counts + (_WIDE - 1)) >> _BITS) - first
+    def of_each(self) -> list[int]:
+        """How many pairs with each segment."""
+        upto = [0, *_upto(self._ends, self._places).tolist()]
+        return [stop - start for start, stop in pairwise(upto)]
+
+    def stacked(self, most: int) -> list[Stacked] | None:
+        """The pairs, so many at a time; None where a single row meets more."""
+        if int(self._counts.max(initial=0)) > most:
+            return None
+        found, start = [], 0
+        while start < len(self._rows):
+            done = int(self._ends[start] - self._counts[start])
+            stop = len(self._rows) if len(self) - done <= most else int(self._ends.searchsorted(done + most, "right"))
+            part = slice(start, stop)
+            places = np.clip(self._places, start, stop) - start
+            found.append(Stacked(self._segments, self._rows[part], self._begin[part], self._counts[part], places))
+            start = stop
+        return found
+
+
+def _upto(ends: Ints, places: Ints) -> Ints:
+    """The sums of the numbers before each place; `ends` are their running sums."""
+    return np.concatenate(([0], ends)).take(places)
+
+
+class Stacked:
+    """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
+
+    `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
+    """
+
+    def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, places: Ints) -> None:
+        first = begin >> _BITS
+        blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
         ends = blocks.cumsum()
-        self._blocks = spread(first, blocks, int(ends[-1]))
-        self._ends = [0, *np.concatenate(([0], ends)).take(self._places).tolist()]
-        places = ((ends - blocks) << _BITS) + (self._begin & (_WIDE - 1))
-        return self._rows.repeat(self._counts), spread(places, self._counts, len(self))
+        self._segments = segments
+        self._blocks = spread(first, blocks)
+        self._ends = [0, *_upto(ends, places).tolist()]
+        self._columns: dict[str, Values] = {}
+        self.rows = rows.repeat(counts)
+        self.positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)
 
     @cached_property
     def times(self) -> Ints:

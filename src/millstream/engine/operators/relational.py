@@ -19,7 +19,7 @@ from millstream.engine.keys import codes
 from millstream.engine.operators.chunk import Chunk
 from millstream.engine.probe import ranges
 from millstream.engine.segment import Segment, build, merge
-from millstream.engine.stacked import Stacked
+from millstream.engine.stacked import Met, Stacked
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
 
@@ -92,11 +92,12 @@ class Join:
         probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
         within = Interval(1 - reach, reach)
         states = list(self._state[1 - port])
-        met = Stacked(states, [ranges(probe, state, within) for state in states]) if states else None
+        met = Met(states, [ranges(probe, state, within) for state in states]) if states else None
         self._keep(port, probe, low)
-        if not met:
+        found = met.stacked(len(met)) if met else None
+        if not found:
             return None, time.thread_time() - began
-        return made_of(chunk, _joined(probe, met, probe if port == 0 else states[0])), time.thread_time() - began
+        return made_of(chunk, _joined(probe, found[0], probe if port == 0 else states[0])), time.thread_time() - began
 
     def _keep(self, port: int, segment: Segment, low: float) -> None:
         """Without rows of this side that nothing on the other side can match any more; small neighbours become one."""
@@ -111,7 +112,7 @@ class Join:
 
 def _joined(probe: Segment, state: Stacked, left: Segment) -> pa.RecordBatch:
     """A row for each pair, with the columns that `left` has."""
-    rows, positions = state.lay()
+    rows, positions = state.rows, state.positions
     times = np.maximum(probe.times.take(rows), state.times.take(positions))
     names = [name for name in left.frame.kinds if name != TIME]
     columns = [probe.gather(name, rows) if left is probe else state.gather(name, positions) for name in names]
