@@ -60,10 +60,12 @@ class Pairs:
         return known
 
     def differences(self) -> Ints:
-        return self.right.times.take(self.right_rows) - self.left.times.take(self.left_rows)
+        apart = self.right.times.take(self.right_rows, mode="clip")
+        apart -= self.left.times.take(self.left_rows, mode="clip")
+        return apart
 
     def at(self, positions: Ints) -> Pairs:
-        left_rows, right_rows = self.left_rows.take(positions), self.right_rows.take(positions)
+        left_rows, right_rows = (rows.take(positions, mode="clip") for rows in (self.left_rows, self.right_rows))
         return Pairs(self.left, self.right, left_rows, right_rows, self.equal)
 
     def stretch(self, start: int, stop: int) -> Pairs:

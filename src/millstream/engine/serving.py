@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from millstream.errors import QueryFailed
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
 
-_FEW, _MANY = 4, 32
+_FEW, _MANY = 6, 32
 Served = tuple[list[str], Pairs, pa.RecordBatch]
 """Rows, the pairs they are made of, and the names of all queries that get them."""
 
@@ -141,22 +141,21 @@ class Server:
 
 def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
     """The order that brings pairs of one class together (classes end at `cuts`), and where each class ends in it."""
-    count = len(differences)
     if len(cuts) > _MANY:
         wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
         sizes = np.bincount(wide, minlength=len(cuts) + 1)
         return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
     # comparing with every cut is several times faster than a search among them, which mispredicts its branches
-    classes, ends = np.zeros(count, dtype=np.uint8), [0]
-    for cut in cuts:
-        above = differences >= cut
-        classes += above.view(np.uint8)
-        ends.append(count - int(np.count_nonzero(above)))
+    above = [differences >= cut for cut in cuts]
     if len(cuts) < _FEW:
-        order = np.concatenate([np.flatnonzero(classes == some) for some in range(len(cuts) + 1)])
-    else:
-        order = np.argsort(classes, kind="stable")
-    return order, [*ends, count]
+        members = [~above[0], *(one ^ other for one, other in pairwise(above)), above[-1]]
+        parts = [mask.nonzero()[0] for mask in members]
+        return np.concatenate(parts), [0, *accumulate(map(len, parts))]
+    classes = np.zeros(len(differences), dtype=np.uint8)
+    for some in above:
+        classes += some.view(np.uint8)
+    ends = [len(differences) - int(np.count_nonzero(some)) for some in above]
+    return np.argsort(classes, kind="stable"), [0, *ends, len(differences)]
 
 
 def _joined(parts: Sequence[Pairs]) -> Pairs:
