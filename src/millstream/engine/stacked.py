@@ -47,17 +47,20 @@ class Met:
 
     def stacked(self, most: int) -> list[Stacked] | None:
         """The pairs, so many at a time; None where a single row meets more."""
-        if int(self._counts.max(initial=0)) > most:
+        if len(self) <= most:
+            return [self._part(0, len(self._rows), self._places)] if len(self) else []
+        if int(self._counts.max()) > most:
             return None
-        found, start = [], 0
+        found, start, done = [], 0, 0
         while start < len(self._rows):
-            done = int(self._ends[start] - self._counts[start])
-            stop = len(self._rows) if len(self) - done <= most else int(self._ends.searchsorted(done + most, "right"))
-            part = slice(start, stop)
-            places = np.clip(self._places, start, stop) - start
-            found.append(Stacked(self._segments, self._rows[part], self._begin[part], self._counts[part], places))
-            start = stop
+            stop = int(self._ends.searchsorted(done + most, "right"))
+            found.append(self._part(start, stop, np.clip(self._places, start, stop) - start))
+            start, done = stop, int(self._ends[stop - 1])
         return found
+
+    def _part(self, start: int, stop: int, places: Ints) -> Stacked:
+        rows, begin, counts = (some[start:stop] for some in (self._rows, self._begin, self._counts))
+        return Stacked(self._segments, rows, begin, counts, places)
 
 
 def _upto(ends: Ints, places: Ints) -> Ints:
