@@ -67,6 +67,25 @@ def test_dropped_segments_leave_no_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_batch_makes_and_merges_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    write = Files.write_arrow
+
+    def counted(self: Files, name: str, rows: pa.RecordBatch) -> None:
+        written.append(name)
+        write(self, name, rows)
+
+    monkeypatch.setattr(Files, "write_arrow", counted)
+    columns = "(LocationId INT, Value DOUBLE, Ts TIMESTAMP)"
+    streams = [f"CREATE STREAM {name} {columns} WITH (time = 'Ts');" for name in "AB"]
+    query = "CREATE QUERY q AS SELECT * FROM A, B WHERE A.LocationId = B.LocationId WINDOW 60 SECONDS;"
+    engine = Engine(compile_script("\n".join([*streams, query])), lambda *_: None, directory=tmp_path)
+    sensors, batches = Sensors(rate=100, locations=50, seconds=5), 5
+    for left, right in zip(sensors.batches(1, batches), sensors.batches(2, batches), strict=True):
+        engine.feed({"A": left, "B": right})
+    assert len(written) == 2 * 2 * batches, "rows and index of one segment a side and batch"
+
+
 @pytest.mark.parametrize("batches", [1, 7, 60])
 def test_an_engine_on_files_gives_what_one_in_memory_gives(tmp_path: Path, batches: int) -> None:
     hints = "WITH (time = 'Ts', rate = 100, keys = 50)"

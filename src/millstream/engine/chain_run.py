@@ -61,6 +61,7 @@ class ChainRun:
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
         self.ledger = Ledger()
         self._arrived: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
+        self._stored: dict[int, Segment] = {}
         self.statistics = ChainStatistics()
         self.paths = SlicePaths(self.statistics, str(chain.signature))
         self._settled: tuple[int, int, set[int]] | None = None
@@ -101,6 +102,7 @@ class ChainRun:
 
     def saved(self, held: Mapping[str, str]) -> ChainManifest:
         """What a later run needs to go on from here; `held` names rows that wait for their turn."""
+        self.keep()
         entries = [
             SegmentEntry(s.number, self._store.name(s), side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
             for side, segments in self.segments.items()
@@ -113,6 +115,7 @@ class ChainRun:
         """Goes on where a run was saved; units come out as the plan of now cuts them."""
         self._number, self._settled = saved.numbered, None
         found = {entry.number: self._store.load(entry) for entry in saved.segments}
+        self._stored = dict(found)
         for side in (LEFT, RIGHT):
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
         waiting = [(found[unit.probe], found[unit.state], Interval(unit.lo, unit.hi)) for unit in saved.ledger]
@@ -129,7 +132,7 @@ class ChainRun:
             return []
         made = self._intake[side].segments(rows, self.batch, self._lanes[side], self._next_number)
         self.statistics.arrived(side, made)
-        return [self._store.keep(segment) for segment in made]
+        return made
 
     def _meet(self, side: str) -> Iterator[tuple[Segment, Sequence[Segment]]]:
         """Each new segment with the state it meets. Left ones come first and then are state, so each pair of tuples
@@ -151,8 +154,10 @@ class ChainRun:
                 self._tidy(LEFT, set())  # so right ones meet fewer segments
 
     def put_off(self) -> None:
-        """What has just arrived becomes units that wait."""
+        """What has just arrived becomes units that wait; they name segments as the store holds them."""
+        self.keep()
         for side in (LEFT, RIGHT):
+            self._arrived[side] = [self._kept(segment) for segment in self._arrived[side]]
             for probe, states in self._meet(side):
                 self.ledger.add(self._units(probe, states, self._slices))
         self.paths.refresh()
@@ -167,17 +172,25 @@ class ChainRun:
             self._tidy(side, busy)
         self._settled = (self.watermark, self._number, busy)
 
+    def keep(self) -> None:
+        """The store takes in what is new and lets go of what is no more; what came and went meanwhile it never sees."""
+        for side, segments in self.segments.items():
+            self.segments[side] = [self._kept(segment) for segment in segments]
+        alive = {segment.number for segments in self.segments.values() for segment in segments}
+        for number in self._stored.keys() - alive:
+            self._store.drop(self._stored.pop(number))
+
+    def _kept(self, segment: Segment) -> Segment:
+        """The segment as the store holds it."""
+        known = self._stored.get(segment.number)
+        if known is None:
+            known = self._stored[segment.number] = self._store.keep(segment)
+        return known
+
     def _tidy(self, side: str, busy: set[int]) -> None:
-        before = self.segments[side]
-        alive = [s for s in before if s.number in busy or s.last + s.reach > self.watermark]
-        kept = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
-        if kept == before:
-            return
-        known, numbers = ({segment.number for segment in some} for some in (before, kept))
-        self.segments[side] = [s if s.number in known else self._store.keep(s) for s in kept]
-        for segment in before:
-            if segment.number not in numbers:
-                self._store.drop(segment)
+        """Without segments that have expired, small neighbours merged."""
+        alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
+        self.segments[side] = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""

@@ -3,7 +3,7 @@
 A segment stays as it is while it is some times larger than all younger ones together; otherwise they become one. So
 sizes fall geometrically from the oldest to the youngest: the segments a probe touches, and the merges a row goes
 through, grow with the logarithm of the window. The smaller the batches, the more a probe pays for each segment
-compared with its rows, and the more is merged.
+compared with its rows, and the more is merged; the last few of them are always one segment.
 """
 
 from __future__ import annotations

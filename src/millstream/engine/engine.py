@@ -115,15 +115,18 @@ class Engine:
             watermarks[chain.signature] = chain_watermark(clocks.values(), now, self._started)
         self._shard.step(self._batch, arrivals, budget or Budget())
         self._shard.settle(watermarks)
+        self._shard.keep()
 
     def work(self, budget: Budget | None = None) -> None:
         """Goes on with deferred units, with no new rows."""
         self._shard.step(self._batch, {}, budget or Budget())
         self._shard.settle({})
+        self._shard.keep()
 
     def close(self) -> None:
         """Finishes all deferred units and lets out everything that is held: no more rows will come."""
         self._shard.finish()
+        self._shard.keep()
 
     @property
     def deferred(self) -> int:

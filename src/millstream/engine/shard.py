@@ -124,6 +124,11 @@ class Shard:
                 for name, held in running.held.items():
                     held.release(bounds[name], partial(self.sink, [name], running.chain.batch))
 
+    def keep(self) -> None:
+        """State goes where the store has it: at the latest when it is saved."""
+        for running in self._running.values():
+            running.chain.keep()
+
     def finish(self) -> None:
         """Does all deferred units and lets out everything that is held: no more rows will come."""
         self._work(Budget())
