@@ -38,9 +38,9 @@ class Load:
     """Rows a second and stream by the clock; the burst is `times` as much."""
 
     rate: int = 2_000
-    keys: int = 400
+    keys: int = 320
     before: float = 8
-    burst: float = 20
+    burst: float = 30
     after: float = 12
     times: int = 10
 
