@@ -246,7 +246,7 @@ class ChainRun:
         """Units of one small probe: their matches are put together before they are given out. Not done where one row
         has too many of them.
         """
-        if any(self._access(unit) == "scan" for unit in units):
+        if self._access(units[0]) == "scan":
             return False
         found, took = [], []
         for unit in units:

@@ -179,7 +179,7 @@ def _order(codes: Codes) -> Ints:
     """The stable order of codes.
 
     Their last bits make room for their positions, so that plain numbers are sorted, which is several times faster.
-    Codes that differ in these bits only, which are one in a billion, may come out wrong: then they are sorted as such.
+    Codes that differ in these bits only hardly occur and may come out wrong: then all are sorted as they are.
     """
     last = np.uint64((1 << len(codes).bit_length()) - 1)
     mixed = codes & ~last

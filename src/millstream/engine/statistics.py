@@ -63,7 +63,7 @@ class ChainStatistics:
         measured.last_batch = max(measured.last_batch, probe.batch)
 
     def served(self, queries: Iterable[str], rows: int, batch: int) -> None:
-        """In the order of batches."""
+        """Rows given out in a batch; batches come in order."""
         for query in queries:
             measured = self.queries[query]
             measured.pairs += rows
