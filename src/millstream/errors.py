@@ -94,6 +94,10 @@ class QueryFailed(MillstreamError):
         return f"query {names}: {self.cause}"
 
 
+class BatchFailed(MillstreamError):
+    """A batch failed in a way that no query is to blame for. Nothing of it counts, and it can be tried again."""
+
+
 class PipelineFailed(MillstreamError):
     """A batch could not be finished. Nothing of it counts; a restart goes on from the batch before."""
 

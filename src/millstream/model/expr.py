@@ -98,6 +98,15 @@ def canonical(expr: Expr) -> Expr:
     return replace(expr, args=args)
 
 
+def structure(expr: Expr) -> list[object]:
+    """What an expression is made of, as plain lists: equal for equal expressions only, whatever its names hold."""
+    if isinstance(expr, Column):
+        return ["column", expr.source, expr.name, str(expr.type)]
+    if isinstance(expr, Literal):
+        return ["literal", expr.value, str(expr.type)]
+    return [expr.op, *map(structure, expr.args), str(expr.type)]
+
+
 def order(expr: Expr) -> tuple[int, str]:
     """A total order on expressions: columns and calls before constants, then by text."""
     return (1 if isinstance(expr, Literal) else 0, text(expr, lambda column: f"{column.source}.{column.name!r}"))
@@ -119,8 +128,11 @@ def text(expr: Expr, name: Callable[[Column], str]) -> str:
         return f"{parts[0]} {expr.op.upper()} {parts[1]}"
     if expr.op in ("and", "or"):
         return f" {expr.op.upper()} ".join(parts)
-    if expr.op in ("not", "neg"):
-        return f"{'NOT ' if expr.op == 'not' else '-'}{parts[0]}"
+    if expr.op == "not":
+        return f"NOT {parts[0]}"
+    if expr.op == "neg":
+        # Two minus signs begin a comment.
+        return f"-({parts[0]})" if parts[0].startswith("-") else f"-{parts[0]}"
     if expr.op == "is_null":
         return f"{parts[0]} IS NULL"
     if expr.op == "in":
@@ -145,7 +157,7 @@ def _nested(expr: Expr, name: Callable[[Column], str]) -> str:
 
 def _field_name(expr: Expr) -> str:
     name = str(expr.value) if isinstance(expr, Literal) else ""
-    return name if name.isidentifier() else f'"{name}"'
+    return name if name.isidentifier() else '"' + name.replace('"', '""') + '"'
 
 
 def _literal_text(literal: Literal) -> str:

@@ -1,7 +1,7 @@
 """The scalar functions of the language, and how users register their own.
 
 A function declares what it takes and returns; nothing is ever looked up by name in Python. A registered function
-gets whole columns (NumPy or Arrow arrays) and returns one, so it is called once a batch.
+gets whole columns (NumPy arrays) and returns one, so it is called once a batch.
 """
 
 from __future__ import annotations
@@ -12,34 +12,56 @@ from dataclasses import dataclass
 
 from millstream.errors import ScriptError
 from millstream.model import types
-from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Family
+from millstream.model.expr import Expr, Literal
+from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Family
 
-Returns = Callable[[Sequence[DataType]], DataType]
+Returns = Callable[[Sequence[Expr]], DataType]
 ANY = "any"
 SAME = "same"
+ORDERED = "ordered"
+"""What can be compared: anything but ARRAY, MAP and STRUCT; all such arguments alike."""
+_OF_NULL = {Family.STRING: STRING, Family.NUMBER: DOUBLE, Family.TIME: TIMESTAMP, Family.BOOLEAN: BOOLEAN}
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a function takes and gives. `takes` names a family, 'any', 'same' or an exact type per argument."""
+    """What a function takes and gives.
+
+    `takes` names a family, 'any', 'same', 'ordered' or an exact type per argument; `constants` the positions, from 0,
+    of arguments that are fixed for all rows.
+    """
 
     name: str
     takes: tuple[Family | DataType | str, ...]
     returns: Returns
     optional: int = 0
     variadic: bool = False
+    constants: tuple[int, ...] = ()
     call: Callable[..., object] | None = None
 
-    def result(self, args: Sequence[DataType]) -> DataType:
+    def result(self, args: Sequence[Expr]) -> DataType:
         """The type of the result; refuses arguments the function does not take."""
         least, most = len(self.takes) - self.optional, len(self.takes)
         if len(args) < least or (len(args) > most and not self.variadic):
             raise self._refusal(f"{self.name} got {_count(len(args))}")
+        kinds = [arg.type for arg in args]
         for position, arg in enumerate(args):
-            wanted = self.takes[min(position, most - 1)]
-            if not _accepts(wanted, arg, args):
-                raise self._refusal(f"{self.name} got {arg} as argument {position + 1}")
+            if not _accepts(self.wanted(position), arg.type, kinds):
+                raise self._refusal(f"{self.name} got {arg.type} as argument {position + 1}")
+            if position in self.constants and not isinstance(arg, Literal):
+                found = f"argument {position + 1} of {self.name} is not a constant"
+                raise ScriptError(found, "it is one value for all rows", "Write a number or a text in '...'.")
         return self.returns(args)
+
+    def wanted(self, position: int) -> Family | DataType | str:
+        return self.takes[min(position, len(self.takes) - 1)]
+
+    def of_null(self, position: int) -> DataType | None:
+        """The type of a NULL as this argument, where the function says."""
+        wanted = self.wanted(position)
+        if isinstance(wanted, DataType):
+            return wanted
+        return _OF_NULL[wanted] if isinstance(wanted, Family) else None
 
     @property
     def signature(self) -> str:
@@ -59,8 +81,9 @@ def _count(n: int) -> str:
 def _accepts(wanted: Family | DataType | str, arg: DataType, args: Sequence[DataType]) -> bool:
     if arg.family == Family.NULL or wanted == ANY:
         return True
-    if wanted == SAME:
-        return all(types.common(arg, other) is not None for other in args)
+    if wanted in (SAME, ORDERED):
+        comparable = wanted == SAME or arg.family != Family.NESTED
+        return comparable and all(types.common(arg, other) is not None for other in args)
     if isinstance(wanted, DataType):
         return types.common(arg, wanted) == wanted
     return arg.family == wanted
@@ -70,19 +93,56 @@ def _always(kind: DataType) -> Returns:
     return lambda _: kind
 
 
-def _first(args: Sequence[DataType]) -> DataType:
-    return args[0]
+def _first(args: Sequence[Expr]) -> DataType:
+    return args[0].type
 
 
-def _widest(args: Sequence[DataType]) -> DataType:
-    result = args[0]
-    for arg in args[1:]:
-        result = types.common(result, arg) or result
+def _number(args: Sequence[Expr]) -> DataType:
+    return DOUBLE if args[0].type.family == Family.NULL else args[0].type
+
+
+def widest(kinds: Sequence[DataType]) -> DataType | None:
+    """The type that all can be turned into, or None where some two have none in common."""
+    result: DataType | None = kinds[0]
+    for kind in kinds[1:]:
+        result = types.common(result, kind) if result is not None else None
     return result
 
 
-def _rounded(args: Sequence[DataType]) -> DataType:
-    return BIGINT if args[0].is_float else args[0]
+def _widest(args: Sequence[Expr]) -> DataType:
+    found = widest([arg.type for arg in args])
+    if found is None:
+        names = " and ".join(dict.fromkeys(str(arg.type) for arg in args))
+        raise ScriptError(f"{names} have no type in common", "the arguments become one type", "CAST some of them.")
+    return found
+
+
+def _whole(args: Sequence[Expr]) -> DataType:
+    """floor and ceil."""
+    kind = args[0].type
+    if kind.name != "DECIMAL":
+        return BIGINT
+    precision, scale = types.digits(kind)
+    return kind if scale == 0 else types.decimal(precision - scale + 1, 0)
+
+
+def _rounded(args: Sequence[Expr]) -> DataType:
+    kind = _number(args)
+    if kind.name != "DECIMAL":
+        return kind
+    precision, scale = types.digits(kind)
+    kept = rounding_digits(args)
+    whole = precision - scale + 1
+    if kept < 0:
+        return types.decimal(min(max(whole, 1 - kept), types.MOST_DIGITS), 0)
+    kept = min(kept, scale)
+    return types.decimal(min(whole + kept, types.MOST_DIGITS), kept)
+
+
+def rounding_digits(args: Sequence[Expr]) -> int:
+    """To how many digits after the point `round` rounds."""
+    digits = args[1] if len(args) > 1 else None
+    return int(digits.value) if isinstance(digits, Literal) and digits.value is not None else 0
 
 
 _N, _S, _T = Family.NUMBER, Family.STRING, Family.TIME
@@ -90,29 +150,29 @@ _N, _S, _T = Family.NUMBER, Family.STRING, Family.TIME
 
 def _builtins() -> dict[str, Function]:
     table = [
-        Function("abs", (_N,), _first),
-        Function("sign", (_N,), _first),
-        Function("round", (_N, _N), _first, optional=1),
-        Function("floor", (_N,), _rounded),
-        Function("ceil", (_N,), _rounded),
+        Function("abs", (_N,), _number),
+        Function("sign", (_N,), _always(DOUBLE)),
+        Function("round", (_N, INT), _rounded, optional=1, constants=(1,)),
+        Function("floor", (_N,), _whole),
+        Function("ceil", (_N,), _whole),
         Function("power", (_N, _N), _always(DOUBLE)),
-        Function("greatest", (SAME, SAME), _widest, variadic=True),
-        Function("least", (SAME, SAME), _widest, variadic=True),
+        Function("greatest", (ORDERED, ORDERED), _widest, variadic=True),
+        Function("least", (ORDERED, ORDERED), _widest, variadic=True),
         Function("if", (Family.BOOLEAN, ANY, ANY), lambda args: _widest(args[1:])),
         Function("coalesce", (SAME,), _widest, variadic=True),
-        Function("nullif", (SAME, SAME), _first),
+        Function("nullif", (ORDERED, ORDERED), _first),
         Function("length", (_S,), _always(INT)),
         Function("upper", (_S,), _always(STRING)),
         Function("lower", (_S,), _always(STRING)),
         Function("trim", (_S,), _always(STRING)),
         Function("ltrim", (_S,), _always(STRING)),
         Function("rtrim", (_S,), _always(STRING)),
-        Function("substring", (_S, _N, _N), _always(STRING), optional=1),
-        Function("replace", (_S, _S, _S), _always(STRING)),
+        Function("substring", (_S, INT, INT), _always(STRING), optional=1, constants=(1, 2)),
+        Function("replace", (_S, _S, _S), _always(STRING), constants=(1, 2)),
         Function("concat", (_S,), _always(STRING), variadic=True),
-        Function("startswith", (_S, _S), _always(BOOLEAN)),
-        Function("endswith", (_S, _S), _always(BOOLEAN)),
-        Function("contains", (_S, _S), _always(BOOLEAN)),
+        Function("startswith", (_S, _S), _always(BOOLEAN), constants=(1,)),
+        Function("endswith", (_S, _S), _always(BOOLEAN), constants=(1,)),
+        Function("contains", (_S, _S), _always(BOOLEAN), constants=(1,)),
     ]
     table += [Function(name, (_N,), _always(DOUBLE)) for name in ("sqrt", "exp", "ln", "log10", "sin", "cos", "tan")]
     table += [Function(name, (_T,), _always(INT)) for name in ("year", "month", "day", "hour", "minute", "second")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from millstream.errors import ScriptError, Where
 from millstream.model.expr import Expr, sources
 from millstream.model.interval import Interval
-from millstream.model.stream import Stream, check_name
+from millstream.model.stream import Stream, check_column, check_name
 from millstream.model.types import BOOLEAN, DataType
 
 
@@ -102,6 +102,7 @@ class Query:
                     )
         names = [output.name.lower() for output in self.outputs]
         for output in self.outputs:
+            check_column(output.name)
             if names.count(output.name.lower()) > 1:
                 raise ScriptError(
                     f'two result columns are named "{output.name}"',

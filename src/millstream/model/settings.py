@@ -27,6 +27,8 @@ class Settings:
     backlog: int = 0
     trigger: int = 0
     heartbeat: int = 1_000_000
+    future: int = 30 * 86_400 * 1_000_000
+    sync: str = "on"
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
         """These settings with one changed; refuses unknown names and values."""
@@ -102,4 +104,8 @@ SETTINGS = (
     Setting("backlog", (), "How many put-off units hold back the reading of new rows; 0 is no limit.", "count"),
     Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),
     Setting("heartbeat", (), "How long without new rows until put-off work and changes get a batch.", "duration"),
+    Setting(
+        "future", (), "How far beyond today and all times before it a row's time may lie; 0 is no limit.", "duration"
+    ),
+    Setting("sync", ("on", "off"), "Whether a batch waits until a local disk has it, and so outlives a power cut."),
 )

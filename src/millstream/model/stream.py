@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.errors import ScriptError, Where, did_you_mean, listing
 from millstream.model import duration
 from millstream.model.types import DataType
 
@@ -20,10 +21,16 @@ class StreamColumn:
     name: str
     type: DataType
 
+    def __post_init__(self) -> None:
+        check_column(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a user says about a stream. Times are microseconds; `options` go to Spark's reader as they are."""
+    """What a user says about a stream. Times are microseconds; `options` go to Spark's reader as they are.
+
+    The time column may be named in any case of letters; `time` is its name as declared.
+    """
 
     name: str
     columns: tuple[StreamColumn, ...]
@@ -33,11 +40,12 @@ class Stream:
     rate: float | None = None
     keys: int | None = None
     options: tuple[tuple[str, str], ...] = ()
+    where: Where = field(default=Where(), compare=False)
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
         _check_columns(self)
-        check_time(self.name, self.columns, self.time)
+        object.__setattr__(self, "time", time_column(self.name, self.columns, self.time).name)
         for name in _HINTS:
             check_hint(name, getattr(self, name))
 
@@ -66,15 +74,25 @@ def _column(stream: str, columns: Sequence[StreamColumn], name: str) -> StreamCo
     return found
 
 
-def check_time(stream: str, columns: Sequence[StreamColumn], time: str) -> None:
-    """The time column is there and holds times."""
-    kind = _column(stream, columns, time).type
+def time_column(stream: str, columns: Sequence[StreamColumn], time: str) -> StreamColumn:
+    """The column of this name, which must be there and hold times."""
+    found = _column(stream, columns, time)
+    kind = found.type
     if not kind.is_timestamp:
         timestamps = [column.name for column in columns if column.type.is_timestamp]
         raise ScriptError(
             f'the time column "{time}" of {stream} is {kind}',
             "a time column is TIMESTAMP or TIMESTAMP_NTZ",
             f"Use time = '{timestamps[0]}'." if timestamps else "Declare a TIMESTAMP column and name it as time.",
+        )
+    return found
+
+
+def check_column(name: str) -> None:
+    """Columns may be called anything a person can type; names with other characters are free for our own."""
+    if not name or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+        raise ScriptError(
+            f"{name!r} cannot be the name of a column", "a column's name has no control characters", "Rename it."
         )
 
 

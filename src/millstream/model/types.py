@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -59,12 +60,18 @@ class DataType:
         if self.name == "DECIMAL":
             return f"DECIMAL({self.precision}, {self.scale})"
         if self.fields:
-            return f"STRUCT<{', '.join(f'{field.name}: {field.type}' for field in self.fields)}>"
+            return f"STRUCT<{', '.join(f'{quoted(field.name)}: {field.type}' for field in self.fields)}>"
         if self.parts:
             return f"{self.name}<{', '.join(str(part) for part in self.parts)}>"
         return self.name
 
 
+def quoted(name: str) -> str:
+    """A name as Spark and our own language read it: in backticks, unless it is a plain word."""
+    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FAMILIES = {
     **dict.fromkeys((*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL"), Family.NUMBER),
@@ -131,7 +138,7 @@ def decimal(precision: int, scale: int) -> DataType:
 
 
 def common(a: DataType, b: DataType) -> DataType | None:
-    """The type both can be turned into for a comparison, or None where they cannot be compared."""
+    """The type both can be turned into without loss of whole digits, or None where they cannot be compared."""
     if a == b:
         return a
     if Family.NULL in (a.family, b.family):
@@ -147,10 +154,74 @@ def common(a: DataType, b: DataType) -> DataType | None:
     return a
 
 
-def _common_number(a: DataType, b: DataType) -> DataType:
+def _common_number(a: DataType, b: DataType) -> DataType | None:
     if a.is_float or b.is_float:
-        return FLOAT if a == b == FLOAT else DOUBLE
+        return DOUBLE
     if a.is_integer and b.is_integer:
         return max(a, b, key=lambda kind: _INTEGERS.index(kind.name))
-    scale = max(a.scale or 0, b.scale or 0)
-    return DataType("DECIMAL", 38, scale)
+    (p1, s1), (p2, s2) = digits(a), digits(b)
+    scale = max(s1, s2)
+    precision = max(p1 - s1, p2 - s2) + scale
+    return DataType("DECIMAL", precision, scale) if precision <= MOST_DIGITS else None
+
+
+MOST_DIGITS = 38
+_LEAST_SCALE = 6
+_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
+
+
+def digits(kind: DataType) -> tuple[int, int]:
+    """Precision and scale of a DECIMAL, or of the DECIMAL that holds every value of an integer type."""
+    if kind.precision is not None and kind.scale is not None:
+        return kind.precision, kind.scale
+    return _DIGITS[kind.name], 0
+
+
+def decimal_result(op: str, a: DataType, b: DataType) -> DataType:
+    """The type of + - * % of two exact numbers, at least one of them a DECIMAL: as in Spark."""
+    (p1, s1), (p2, s2) = digits(a), digits(b)
+    if op == "*":
+        return adjusted(p1 + p2 + 1, s1 + s2)
+    scale = max(s1, s2)
+    if op == "%":
+        return adjusted(min(p1 - s1, p2 - s2) + scale, scale)
+    return adjusted(max(p1 - s1, p2 - s2) + scale + 1, scale)
+
+
+def adjusted(precision: int, scale: int) -> DataType:
+    """Beyond 38 digits the whole ones are kept at the cost of the others, of which at least six stay."""
+    if precision <= MOST_DIGITS:
+        return DataType("DECIMAL", precision, scale)
+    kept = max(MOST_DIGITS - (precision - scale), min(scale, _LEAST_SCALE))
+    return DataType("DECIMAL", MOST_DIGITS, kept)
+
+
+def can_cast(a: DataType, b: DataType) -> bool:
+    """Whether CAST takes a value of one type to the other at all."""
+    if a == b or Family.NULL in (a.family, b.family):
+        return b.family != Family.NULL
+    if Family.NESTED in (a.family, b.family) or Family.DURATION in (a.family, b.family):
+        return False
+    if Family.STRING in (a.family, b.family):
+        return True
+    if Family.TIME in (a.family, b.family):
+        if a.family == b.family:
+            return True
+        return TIMESTAMP in (a, b) and Family.NUMBER in (a.family, b.family)
+    return {a.family, b.family} <= {Family.NUMBER, Family.BOOLEAN}
+
+
+def widens(a: DataType, b: DataType) -> bool:
+    """Whether every value of the first type has a place in the second, so that a cast cannot fail."""
+    if a == b or (b == STRING and a.family != Family.BINARY):
+        return True
+    if a.family == Family.BOOLEAN:
+        return b.is_integer or b.is_float
+    if a.family == Family.NUMBER and b.is_float:
+        return True
+    if a.is_integer and b.is_integer:
+        return _INTEGERS.index(a.name) <= _INTEGERS.index(b.name)
+    if b.name == "DECIMAL" and (a.is_integer or a.name == "DECIMAL"):
+        (p1, s1), (p2, s2) = digits(a), digits(b)
+        return p1 - s1 <= p2 - s2 and s1 <= s2
+    return a.is_timestamp and b.family == Family.TIME

@@ -25,7 +25,11 @@ def bind(plan: Plan) -> Plan:
         else:
             members.append(_member(query))
     errors.raise_if_any()
-    return replace(plan, members=tuple(sorted(members, key=lambda member: (member.signature, member.name))))
+    return replace(plan, members=tuple(sorted(members, key=_by_chain)))
+
+
+def _by_chain(member: Member) -> tuple[object, ...]:
+    return (member.title, member.signature, member.name)
 
 
 def _not_supported(query: Query) -> NotSupportedYet | None:
@@ -65,7 +69,14 @@ def _oriented(query: Query, interval: Interval, *, flip: bool) -> Member:
 def _preference(member: Member) -> tuple[object, ...]:
     left, right = member.streams
     aliases = [source.alias for source in member.query.sources]
-    return (left.name, right.name, member.signature, -member.interval.lo - member.interval.hi, aliases[member.flipped])
+    return (
+        left.name,
+        right.name,
+        member.title,
+        member.signature,
+        -member.interval.lo - member.interval.hi,
+        aliases[member.flipped],
+    )
 
 
 def _flipped(key: Key, to: Callable[[int], int]) -> Key:

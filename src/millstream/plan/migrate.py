@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from millstream.errors import InternalError
 from millstream.model.interval import Interval
-from millstream.plan.nodes import Plan
+from millstream.plan.nodes import Plan, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,6 @@ class Close:
 
 
 Step = Open | Split | Merge | Close
-Signature = tuple[str, ...]
 
 
 def migrate(old: Plan, new: Plan) -> dict[Signature, tuple[Step, ...]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
-from millstream.model.expr import Expr, text
+from millstream.model.expr import Expr, structure, text
 from millstream.model.interval import Interval
 from millstream.model.query import Key, Query
 from millstream.model.script import Script
@@ -16,6 +17,10 @@ Condition = frozenset[Expr]
 """Conjuncts over one stream that a tuple must all pass; the empty condition lets everything pass."""
 
 LEFT, RIGHT = "left", "right"
+Signature = str
+"""What makes a chain: its streams and the structure of its join predicate, written as JSON. It names a chain's state in
+manifests, so two predicates have one signature only if they are one predicate, however their columns are called.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,15 @@ class Member:
         return (second, first) if self.flipped else (first, second)
 
     @property
-    def signature(self) -> tuple[str, ...]:
+    def signature(self) -> Signature:
         """Members with equal signatures share a chain."""
+        left, right = self.streams
+        keys = [[structure(key.left), structure(key.right)] for key in self.keys]
+        return json.dumps([left.name, right.name, *keys], separators=(",", ":"))
+
+    @property
+    def title(self) -> tuple[str, ...]:
+        """The same as a person reads it. Different predicates may read alike."""
         left, right = self.streams
         return (left.name, right.name, *(f"{_plain(key.left)} = {_plain(key.right)}" for key in self.keys))
 
@@ -105,8 +117,12 @@ class Chain:
         return self.members[0].keys
 
     @property
-    def signature(self) -> tuple[str, ...]:
+    def signature(self) -> Signature:
         return self.members[0].signature
+
+    @property
+    def title(self) -> str:
+        return " ".join(self.members[0].title)
 
     @property
     def names(self) -> tuple[str, str]:

@@ -18,10 +18,11 @@ from millstream.model.stream import Stream
 from millstream.sql.nodes import CreateQuery, CreateStream, SetValue
 from millstream.sql.query import bind_query
 from millstream.sql.report import Report
+from millstream.sql.same import same
 from millstream.sql.stream import bind_stream
 from millstream.sql.text import Statement, Text, split, statements
 
-__all__ = ["Statement", "read", "split"]
+__all__ = ["Statement", "read", "same", "split"]
 
 
 def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = None) -> Script:

@@ -7,8 +7,6 @@ so one mistake gives one error and independent mistakes give one each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, date, datetime
 
 from sqlglot import exp
 
@@ -16,11 +14,13 @@ from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model import types
 from millstream.model.expr import Call, Expr, Literal
 from millstream.model.functions import BUILTINS, Function
-from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, STRING, DataType, Family
+from millstream.model.types import BOOLEAN, DOUBLE, INTERVAL, NULL, STRING, Family
+from millstream.sql import operators
 from millstream.sql.nodes import Path, SourceStar
 from millstream.sql.report import Report
 from millstream.sql.scope import Scope
-from millstream.sql.text import Text
+from millstream.sql.terms import is_written
+from millstream.sql.text import Text, too_deep
 from millstream.sql.types import data_type
 from millstream.sql.windows import microseconds_of
 
@@ -32,9 +32,9 @@ _COMPARE: Mapping[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+_CONDITIONS = (*_COMPARE, exp.Is, exp.In, exp.Between, exp.Like)
 _ARITHMETIC: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _AGGREGATES = ("count", "sum", "avg", "min", "max", "first", "last", "stddev", "collect_list", "row_number")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Binder:
@@ -45,14 +45,49 @@ class Binder:
         self.report = report
         self._functions = {**BUILTINS, **functions}
         self._text = text
+        self._depth = 0
+        self._told = False  # that this expression is too deep, which it may be in many places
+        self._sizes: dict[int, tuple[Expr, int]] = {}
 
     def bind(self, node: exp.Expr) -> Expr | None:
         """The typed expression, or None after reporting why there is none."""
+        self._depth += 1
         try:
-            return self._bind(node)
+            if self._depth > operators.DEEPEST:
+                if self._told:
+                    return None
+                self._told = True
+                raise too_deep(self._text.where(node))
+            bound = self._bind(node)
+            if bound is not None and self._size(bound) > operators.LARGEST:
+                found, valid = "the expression is too large", f"it has up to {operators.LARGEST:,} parts"
+                raise ScriptError(found, f"{valid}; CASE x and BETWEEN repeat x", "Split it into simpler ones.")
+            return bound
         except ScriptError as error:
             self.report(error, node)
             return None
+        finally:
+            self._depth -= 1
+            self._told = self._told and self._depth > 0
+
+    def _size(self, expr: Expr) -> int:
+        """How many parts an expression has when it is written out."""
+        if not isinstance(expr, Call):
+            return 1
+        known = self._sizes.get(id(expr))
+        if known is None:
+            # Kept with the expression, so that no other gets its id.
+            known = self._sizes[id(expr)] = (expr, 1 + sum(self._size(arg) for arg in expr.args))
+        return known[1]
+
+    def output(self, node: exp.Expr) -> Expr | None:
+        """A column of the result, which has a type."""
+        bound = self.bind(node)
+        if bound is None or bound.type != NULL:
+            return bound
+        found, valid = "this is always NULL and has no type", "a result column has one"
+        self.report(ScriptError(found, valid, "Write CAST(NULL AS INT), or another type."), node)
+        return None
 
     def boolean(self, node: exp.Expr) -> Expr | None:
         """A predicate."""
@@ -60,7 +95,7 @@ class Binder:
         if bound is None or bound.type == BOOLEAN:
             return bound
         if bound.type == types.NULL:
-            return converted(bound, BOOLEAN)
+            return operators.typed_null(bound, BOOLEAN)
         found = f"this is {bound.type}, not a condition"
         self.report(ScriptError(found, "a condition is BOOLEAN", "Compare it with something."), node)
         return None
@@ -97,24 +132,16 @@ class Binder:
             if number == float("inf"):
                 raise ScriptError(f"{node.name} is too large", "numbers reach about 1.8e308", "Write a smaller one.")
             return Literal(number, DOUBLE)
-        if len(node.name) > 19 or int(node.name) >= 2**63:
-            todo = "Write it with a decimal point."
-            raise ScriptError("this whole number is too large", "whole numbers reach 2^63 - 1", todo)
-        value = int(node.name)
-        return Literal(value, INT if value < 2**31 else BIGINT)
+        return operators.number(node.name)
 
     def _boolean(self, node: exp.Expr) -> Expr | None:
         return Literal(bool(node.this), BOOLEAN)
 
     def _negate(self, node: exp.Expr) -> Expr | None:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string and node.this.name.isdecimal():
+            return operators.number(f"-{node.this.name}")
         arg = self.bind(node.this)
-        if arg is None:
-            return None
-        if arg.type.family not in (Family.NUMBER, Family.DURATION):
-            raise ScriptError(f"- before {arg.type}", "numbers and intervals can be negative", "Remove the minus sign.")
-        if isinstance(arg, Literal) and isinstance(arg.value, int | float):
-            return Literal(-arg.value, arg.type)
-        return Call("neg", (arg,), arg.type)
+        return None if arg is None else operators.negated(arg)
 
     def _logic(self, node: exp.Expr) -> Expr | None:
         parts = [self.boolean(part) for part in operands(node, type(node))]
@@ -129,6 +156,14 @@ class Binder:
 
     def _comparison(self, node: exp.Expr) -> Expr | None:
         nodes = [node.this, node.expression]
+        for part in nodes:
+            if _is_open_condition(part):
+                error = ScriptError(
+                    "a condition is compared with something without parentheses",
+                    "systems differ in what a = b < c and a < b IS NULL mean",
+                    "Put parentheses around what comes first.",
+                )
+                raise self.report.placed(error, part)
         args = self._all(nodes)
         return None if args is None else self._compare(_COMPARE[type(node)], nodes, args)
 
@@ -142,17 +177,11 @@ class Binder:
 
     def _compare(self, op: str, nodes: Sequence[exp.Expr], args: Sequence[Expr]) -> Call:
         left, right = self._coerced(nodes[0], args[0], args[1]), self._coerced(nodes[1], args[1], args[0])
-        if types.common(left.type, right.type) is None:
-            raise ScriptError(
-                f"{left.type} cannot be compared with {right.type}",
-                "both sides of a comparison are numbers, strings, times, intervals or booleans alike",
-                "CAST one side, or compare other columns.",
-            )
-        return Call(op, (left, right), BOOLEAN)
+        return operators.compared(op, left, right)
 
     def _coerced(self, node: exp.Expr, expr: Expr, other: Expr) -> Expr:
         try:
-            return coerced(expr, other.type)
+            return operators.coerced(expr, other.type)
         except ScriptError as error:
             raise self.report.placed(error, node) from None
 
@@ -167,7 +196,11 @@ class Binder:
                 options.append(self._compare("=", [nodes[0], nodes[position]], [args[0], args[position]]))
             except ScriptError as error:
                 raise self.report.placed(error, nodes[position]) from None
-        return Call("in", (options[0].args[0], *(option.args[1] for option in options)), BOOLEAN)
+        if args[0].type == NULL:
+            return Literal(None, BOOLEAN)
+        sought = options[0].args[0]
+        same = [self._compare("=", nodes, [sought, option.args[1]]) for option in options]
+        return Call("in", (sought, *(option.args[1] for option in same)), BOOLEAN)
 
     def _like(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])
@@ -180,7 +213,11 @@ class Binder:
                 "LIKE without a fixed pattern", "the pattern is text such as 'a%'", "Write it in '...'."
             )
             raise self.report.placed(error, node.expression)
-        return Call("like", tuple(args), BOOLEAN)
+        try:
+            operators.check_pattern(str(args[1].value))
+        except ScriptError as error:
+            raise self.report.placed(error, node.expression) from None
+        return Call("like", (operators.typed_null(args[0], STRING), args[1]), BOOLEAN)
 
     def _is_null(self, node: exp.Expr) -> Expr | None:
         arg = self.bind(node.this)
@@ -190,8 +227,7 @@ class Binder:
         args = self._all([node.this, node.expression])
         if args is None:
             return None
-        op = _ARITHMETIC[type(node)]
-        return Call(op, tuple(args), _arithmetic_type(op, args[0].type, args[1].type))
+        return operators.arithmetic(_ARITHMETIC[type(node)], args[0], args[1])
 
     def _concat(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])
@@ -201,39 +237,37 @@ class Binder:
         return Literal(microseconds_of(node.this, self.report), INTERVAL)
 
     def _case(self, node: exp.Expr) -> Expr | None:
-        conditions = [
-            exp.EQ(this=node.this, expression=branch.this) if node.this else branch.this for branch in node.args["ifs"]
-        ]
-        results = [branch.args["true"] for branch in node.args["ifs"]]
-        tests = [self.boolean(condition) for condition in conditions]
-        values = self._all([*results, node.args.get("default") or exp.null()])
+        tests = self._tests(node)
+        values = self._all(
+            [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default") or exp.null()]
+        )
         whens = [test for test in tests if test is not None]
         if values is None or len(whens) < len(tests):
             return None
-        return self._choice(whens, values)
+        return operators.choice(whens, values)
 
-    def _choice(self, whens: Sequence[Expr], values: Sequence[Expr]) -> Expr:
-        kind = values[0].type
-        for value in values[1:]:
-            wider = types.common(kind, value.type)
-            if wider is None:
-                raise ScriptError(
-                    f"CASE gives {kind} and {value.type}", "all its results have one type", "CAST one of them."
-                )
-            kind = wider
-        args = [part for when, value in zip(whens, values, strict=False) for part in (when, value)]
-        return Call("case", (*args, values[-1]), kind)
+    def _tests(self, node: exp.Expr) -> list[Expr | None]:
+        """The conditions of a CASE; what stands after CASE is bound once and compared with each."""
+        branches = node.args["ifs"]
+        if not node.this:
+            return [self.boolean(branch.this) for branch in branches]
+        sought = self.bind(node.this)
+        options = [self.bind(branch.this) for branch in branches]
+        if sought is None or None in options:
+            return [None]
+        tests: list[Expr | None] = []
+        for branch, option in zip(branches, options, strict=True):
+            if option is not None:
+                try:
+                    tests.append(self._compare("=", [node.this, branch.this], [sought, option]))
+                except ScriptError as error:
+                    raise self.report.placed(error, branch.this) from None
+        return tests
 
     def _cast(self, node: exp.Expr) -> Expr | None:
         arg = self.bind(node.this)
         kind = data_type(node.args["to"], self.report)
-        if arg is None:
-            return None
-        if isinstance(arg, Literal) and arg.type == STRING and kind.family == Family.TIME:
-            return coerced(arg, kind)
-        if Family.NESTED in (arg.type.family, kind.family):
-            raise ScriptError(f"CAST of {arg.type} to {kind}", "plain types can be cast", "Cast a field instead.")
-        return Call("try_cast" if isinstance(node, exp.TryCast) else "cast", (arg,), kind)
+        return None if arg is None else operators.cast(arg, kind, attempt=isinstance(node, exp.TryCast))
 
     def _function(self, node: exp.Expr) -> Expr | None:
         name = node.name.lower()
@@ -255,62 +289,16 @@ class Binder:
     def _apply(self, function: Function, args: list[Expr]) -> Expr:
         if function.name == "abs" and [arg.type for arg in args] == [INTERVAL]:
             return Call("abs", tuple(args), INTERVAL)
-        result = function.result([arg.type for arg in args])
+        result = function.result(args)
         if function.name == "if":
-            return self._choice(args[:1], args[1:])
+            return operators.choice([operators.typed_null(args[0], BOOLEAN)], args[1:])
+        if result == NULL:
+            return Literal(None, NULL)
+        kinds = [function.of_null(position) or result for position in range(len(args))]
+        args = [operators.typed_null(arg, kind) for arg, kind in zip(args, kinds, strict=True)]
         if function.call is not None:
-            args = [converted(arg, kind) for arg, kind in zip(args, function.takes, strict=True)]
+            args = [operators.converted(arg, kind) for arg, kind in zip(args, function.takes, strict=True)]
         return Call(function.name, tuple(args), result)
-
-
-def converted(expr: Expr, wanted: Family | DataType | str) -> Expr:
-    """An argument as the type its function declares."""
-    if not isinstance(wanted, DataType) or expr.type == wanted:
-        return expr
-    if isinstance(expr, Literal) and expr.type.is_integer and (wanted.is_integer or wanted.is_float):
-        return replace(expr, value=float(expr.value or 0) if wanted.is_float else expr.value, type=wanted)
-    if isinstance(expr, Literal) and expr.value is None:
-        return replace(expr, type=wanted)
-    return Call("cast", (expr,), wanted)
-
-
-def coerced(expr: Expr, wanted: DataType) -> Expr:
-    """A string constant read as a time where a time is wanted; anything else as it is."""
-    if not (isinstance(expr, Literal) and expr.type == STRING and wanted.family == Family.TIME):
-        return expr
-    text = str(expr.value)
-    try:
-        if wanted.name == "DATE":
-            return Literal((date.fromisoformat(text) - _EPOCH.date()).days, wanted)
-        moment = datetime.fromisoformat(text)
-        since = (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-    except (ValueError, OverflowError):
-        example = "'2024-05-31'" if wanted.name == "DATE" else "'2024-05-31 12:30:00' or '2024-05-31T12:30:00+02:00'"
-        raise ScriptError(f"'{text}' is not a {wanted}", f"it is written like {example}", "Correct the text.") from None
-    return Literal((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds, wanted)
-
-
-def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
-    families = (left.family, right.family)
-    if families == (Family.NUMBER, Family.NUMBER):
-        common = types.common(left, right)
-        if common is not None:
-            return DOUBLE if op == "/" else common
-    if op in ("+", "-") and families == (Family.DURATION, Family.DURATION):
-        return INTERVAL
-    if op in ("+", "-") and left.is_timestamp and right == INTERVAL:
-        return left
-    if op == "+" and left == INTERVAL and right.is_timestamp:
-        return right
-    if op == "-" and left.is_timestamp and left == right:
-        return INTERVAL
-    if Family.NULL in families and set(families) <= {Family.NULL, Family.NUMBER, Family.DURATION}:
-        return right if left.family == Family.NULL else left
-    raise ScriptError(
-        f"{left} {op} {right} has no meaning",
-        "arithmetic takes numbers, a timestamp and an interval, or two timestamps",
-        "CAST one side, or use other columns.",
-    )
 
 
 def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -323,6 +311,13 @@ def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
         else:
             found.append(part)
     return found
+
+
+def _is_open_condition(node: exp.Expr) -> bool:
+    """Whether it is a condition without parentheses around it."""
+    while isinstance(node, exp.Not) or (isinstance(node, exp.Paren) and not is_written(node)):
+        node = node.this
+    return isinstance(node, _CONDITIONS)
 
 
 _Method = Callable[[Binder, exp.Expr], Expr | None]

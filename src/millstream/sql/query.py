@@ -11,9 +11,10 @@ from millstream.model import types
 from millstream.model.expr import Call, Column, Expr, Literal, canonical, conjuncts, order, sources
 from millstream.model.functions import Function
 from millstream.model.query import Key, Output, Query, RowsWindow, Source, TimeWindow
-from millstream.model.stream import Stream, check_name
+from millstream.model.stream import Stream, check_column, check_name
 from millstream.sql.expressions import Binder, operands
 from millstream.sql.nodes import CreateQuery, SourceStar
+from millstream.sql.operators import compared
 from millstream.sql.options import options_of, pair
 from millstream.sql.report import Report
 from millstream.sql.scope import Scope
@@ -134,11 +135,11 @@ def _using(name: str, position: int, scope: Scope) -> Expr:
     right = scope.column(position, name)
     before = [index for index in range(position) if scope.sources[index].stream.find(name) is not None]
     left = scope.column(before[0] if before else 0, name)
-    if types.common(left.type, right.type) is None:
-        raise ScriptError(
-            f"USING ({name}) meets {left.type} and {right.type}", "both columns have one type", "Use ON with a CAST."
-        )
-    return Call("=", (left, right), types.BOOLEAN)
+    try:
+        return compared("=", left, right)
+    except ScriptError as error:
+        found = f"USING ({name}) meets {left.type} and {right.type}"
+        raise ScriptError(found, error.valid, "Use ON with a CAST.") from None
 
 
 def _sorted_out(
@@ -224,7 +225,7 @@ def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[O
             complete = complete and columns is not None
             named += [(node, None, column) for column in columns or []]
             continue
-        bound = binder.bind(node.this if isinstance(node, exp.Alias) else node)
+        bound = binder.output(node.this if isinstance(node, exp.Alias) else node)
         if bound is None:
             complete = False
         else:
@@ -237,6 +238,10 @@ def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[O
             twice = own is not None and plain.count(own.lower()) > 1
             alias = scope.sources[min(sources(expr))].alias if twice else ""
             name = f"{alias}_{own}" if twice else own or f"_c{position}"
+        try:
+            check_column(name)
+        except ScriptError as odd:
+            binder.report(odd, node)
         if name.lower() in outputs:
             error = ScriptError(
                 f'two result columns are named "{name}"', "result columns have different names", "Rename one with AS."

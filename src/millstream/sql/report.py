@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millstream.errors import Errors, ScriptError
+from millstream.errors import Errors, ScriptError, Where
 from millstream.sql.text import Text
 
 
@@ -21,6 +21,10 @@ class Report:
         self.count += 1
         self._errors.add(self.placed(error, node))
 
+    def place(self, node: exp.Expr) -> Where:
+        """Where a node stands."""
+        return self._text.where(node, self._query)
+
     def placed(self, error: ScriptError, node: exp.Expr) -> ScriptError:
         """The error at the node, unless it knows a better place."""
-        return error.at(self._text.where(node, self._query))
+        return error.at(self.place(node))

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millstream.errors import ScriptError
 from millstream.model import duration
-from millstream.model.stream import Stream, StreamColumn, check_hint, check_name, check_time
+from millstream.model.stream import Stream, StreamColumn, check_hint, check_name, time_column
 from millstream.sql.nodes import CreateStream
 from millstream.sql.options import options_of, pair
 from millstream.sql.report import Report
@@ -39,7 +39,7 @@ def bind_stream(node: CreateStream, report: Report) -> Stream | None:
     if report.count or time is None:
         return None
     rest = tuple(pair(option) for key, option in options.items() if key not in OURS)
-    return Stream(name, columns, time, delay or 0, idle, rate, keys, rest)
+    return Stream(name, columns, time, delay or 0, idle, rate, keys, rest, report.place(node))
 
 
 def _time(
@@ -59,8 +59,7 @@ def _time(
     elif len(columns) == len(node.args["columns"]):
         time = pair(options["time"])[1]
         try:
-            check_time(name, columns, time)
-            return time
+            return time_column(name, columns, time).name
         except ScriptError as error:
             report(error, options["time"].args["value"])
     return None

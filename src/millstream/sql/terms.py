@@ -167,7 +167,7 @@ class TermParser(parser.Parser):
             self._parse_select()
             inner = self._required(self._parse_disjunction)
             self._expect(TokenType.R_PAREN, ")")
-            return exp.Paren(this=inner)
+            return written(exp.Paren(this=inner))
         return self._parse_path()
 
     def _parse_constant(self, token: Token) -> exp.Expr | None:
@@ -315,6 +315,16 @@ class TermParser(parser.Parser):
     def _parse_constant_number(self) -> exp.Expr | None:
         token = self._curr
         return exp.Literal.number(token.text).update_positions(token) if self._match(TokenType.NUMBER) else None
+
+
+def written(paren: exp.Paren) -> exp.Paren:
+    """Parentheses that stand in the text, not those sqlglot puts around IS."""
+    paren.meta["written"] = True
+    return paren
+
+
+def is_written(paren: exp.Paren) -> bool:
+    return bool(paren.meta.get("written"))
 
 
 def _told(message: str, found: str, *, ended: bool) -> str:

@@ -87,7 +87,7 @@ def split(sql: str) -> list[Statement]:
 
 
 def too_deep(where: Where) -> ScriptError:
-    found, valid = "the statement is nested too deeply", "expressions nest some fifty levels"
+    found, valid = "the statement is nested too deeply", "brackets nest some fifty levels and operators a hundred"
     return ScriptError(found, valid, "Split it into simpler ones.", where)
 
 

@@ -7,8 +7,10 @@ from sqlglot import exp
 from millstream.errors import ScriptError
 from millstream.model import types
 from millstream.model.types import DataType, Field
+from millstream.sql.nodes import TypeName
 from millstream.sql.report import Report
 
+DEEPEST = 30
 _PARTS = {"ARRAY": (1, "ARRAY<INT>"), "MAP": (2, "MAP<STRING, INT>")}
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
@@ -17,9 +19,20 @@ _SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 def data_type(node: exp.Expr, report: Report) -> DataType:
     """The type; an error stands at the part of it that is wrong."""
     try:
+        if _depth(node) > DEEPEST:
+            raise ScriptError("a type nested too deeply", f"types nest {DEEPEST} levels", "Split it into columns.")
         return _data_type(node, report)
     except ScriptError as error:
         raise report.placed(error, node) from None
+
+
+def _depth(node: exp.Expr) -> int:
+    """In how many types a type stands."""
+    depth, parent = 0, node.parent
+    while parent is not None:
+        depth += isinstance(parent, TypeName)
+        parent = parent.parent
+    return depth
 
 
 def _data_type(node: exp.Expr, report: Report) -> DataType:

@@ -1,0 +1,180 @@
+"""What operators make of typed operands: the types they become, and what has no meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from millstream.errors import ScriptError
+from millstream.model import moments, types
+from millstream.model.expr import Call, Expr, Literal
+from millstream.model.functions import widest
+from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
+
+_LEAST = {INT: -(2**31), BIGINT: -(2**63)}
+"""Whose opposite has no place in its type."""
+DEEPEST = 100
+LARGEST = 50_000
+# Two operands of the remainder have so many digits together at most, at their common scale.
+_REMAINDER_DIGITS = 74
+
+
+def number(digits: str) -> Literal:
+    """A whole number, with a minus sign or without."""
+    if len(digits.lstrip("-0")) <= 19 and -(2**63) <= int(digits) < 2**63:
+        value = int(digits)
+        return Literal(value, INT if -(2**31) <= value < 2**31 else BIGINT)
+    todo = "Write it with a decimal point."
+    raise ScriptError("this whole number is too large", "whole numbers reach from -2^63 to 2^63 - 1", todo)
+
+
+def negated(arg: Expr) -> Expr:
+    if arg.type.family not in (Family.NUMBER, Family.DURATION, Family.NULL):
+        raise ScriptError(f"- before {arg.type}", "numbers and intervals can be negative", "Remove the minus sign.")
+    if isinstance(arg, Literal) and isinstance(arg.value, int | float) and arg.value != _LEAST.get(arg.type):
+        return replace(arg, value=-arg.value)
+    return typed_null(arg, DOUBLE) if arg.type == NULL else Call("neg", (arg,), arg.type)
+
+
+def typed_null(expr: Expr, kind: DataType) -> Expr:
+    """NULL as a value of a type; anything else as it is."""
+    return Literal(None, kind) if expr.type == NULL else expr
+
+
+def compared(op: str, left: Expr, right: Expr) -> Call:
+    """A comparison; a string constant beside a time is read as that time."""
+    left, right = coerced(left, right.type), coerced(right, left.type)
+    common = types.common(*(exact.type for exact in _exact(left, right)))
+    nested = Family.NESTED in (left.type.family, right.type.family)
+    if nested or common is None:
+        decimals = "DECIMAL" in (left.type.name, right.type.name) and left.type.family == right.type.family
+        raise ScriptError(
+            f"{left.type} cannot be compared with {right.type}",
+            "a DECIMAL with the digits of both would have more than 38 of them"
+            if decimals
+            else "fields of structs can be, but no ARRAY, MAP or STRUCT"
+            if nested
+            else "both sides of a comparison are numbers, strings, times, intervals or booleans alike",
+            "CAST one side, or compare other columns.",
+        )
+    kind = BOOLEAN if common == NULL else common
+    left, right = _exact(typed_null(left, kind), typed_null(right, kind))
+    return Call(op, (left, right), BOOLEAN)
+
+
+def _exact(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """A whole constant beside a DECIMAL is one of as many digits as it is written with."""
+
+    def fitted(expr: Expr, other: Expr) -> Expr:
+        if not (isinstance(expr, Literal) and expr.type.is_integer and other.type.name == "DECIMAL"):
+            return expr
+        return expr if expr.value is None else replace(expr, type=types.decimal(len(str(abs(int(expr.value)))), 0))
+
+    return fitted(left, right), fitted(right, left)
+
+
+def arithmetic(op: str, left: Expr, right: Expr) -> Expr:
+    left, right = _exact(left, right)
+    kind = _arithmetic_type(op, left.type, right.type)
+    if NULL in (left.type, right.type):
+        other = right.type if left.type == NULL else left.type
+        wanted = DOUBLE if other == NULL else INTERVAL if op == "+" and other.is_timestamp else other
+        left, right = typed_null(left, wanted), typed_null(right, wanted)
+    return Call(op, (left, right), kind)
+
+
+def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
+    families = (left.family, right.family)
+    if families == (Family.NUMBER, Family.NUMBER):
+        return _number_type(op, left, right)
+    if op in ("+", "-") and families == (Family.DURATION, Family.DURATION):
+        return INTERVAL
+    if op in ("+", "-") and left.is_timestamp and right in (INTERVAL, NULL):
+        return left if op == "+" or right == INTERVAL else INTERVAL
+    if op == "+" and left in (INTERVAL, NULL) and right.is_timestamp:
+        return right
+    if op == "-" and right.is_timestamp and left in (right, NULL):
+        return INTERVAL
+    if Family.NULL in families and set(families) <= {Family.NULL, Family.NUMBER}:
+        other = right if left == NULL else left
+        return DOUBLE if other == NULL else _number_type(op, other, other)
+    if op in ("+", "-") and set(families) == {Family.NULL, Family.DURATION}:
+        return INTERVAL
+    raise ScriptError(
+        f"{left} {op} {right} has no meaning",
+        "arithmetic takes numbers, a timestamp and an interval, or two timestamps",
+        "CAST one side, or use other columns.",
+    )
+
+
+def _number_type(op: str, left: DataType, right: DataType) -> DataType:
+    if op == "/":
+        return DOUBLE
+    if left.is_float or right.is_float or (left.is_integer and right.is_integer):
+        return types.common(left, right) or DOUBLE
+    if op == "%":
+        scale = max(types.digits(left)[1], types.digits(right)[1])
+        if sum(precision - own + scale for precision, own in map(types.digits, (left, right))) > _REMAINDER_DIGITS:
+            found, valid = f"{left} % {right}", "both have some 37 digits at most, those after the point counted alike"
+            raise ScriptError(found, valid, "CAST one of them to fewer digits.")
+    return types.decimal_result(op, left, right)
+
+
+def choice(whens: Sequence[Expr], values: Sequence[Expr]) -> Expr:
+    """A CASE; the last value stands for all other rows."""
+    kind = widest([value.type for value in values])
+    if kind is None:
+        names = " and ".join(dict.fromkeys(str(value.type) for value in values if value.type != NULL))
+        raise ScriptError(f"CASE gives {names}", "all its results have one type", "CAST one of them.")
+    if kind == NULL:
+        return Literal(None, NULL)
+    typed = [typed_null(value, kind) for value in values]
+    args = [part for when, value in zip(whens, typed, strict=False) for part in (when, value)]
+    return Call("case", (*args, typed[-1]), kind)
+
+
+def cast(arg: Expr, kind: DataType, *, attempt: bool) -> Expr:
+    if isinstance(arg, Literal) and arg.value is None:
+        return Literal(None, kind)
+    if isinstance(arg, Literal) and arg.type == STRING and kind.family == Family.TIME and not attempt:
+        return coerced(arg, kind)
+    if not types.can_cast(arg.type, kind):
+        valid = "numbers, strings, booleans and times can be cast"
+        raise ScriptError(f"CAST of {arg.type} to {kind}", valid, "Cast something else, or to another type.")
+    return Call("try_cast" if attempt else "cast", (arg,), kind)
+
+
+def converted(expr: Expr, wanted: Family | DataType | str) -> Expr:
+    """An argument as the type its function declares."""
+    if not isinstance(wanted, DataType) or expr.type == wanted:
+        return expr
+    if isinstance(expr, Literal) and expr.value is None:
+        return replace(expr, type=wanted)
+    if isinstance(expr, Literal) and expr.type.is_integer and (wanted.is_integer or wanted.is_float):
+        return replace(expr, value=float(expr.value or 0) if wanted.is_float else expr.value, type=wanted)
+    return Call("cast", (expr,), wanted)
+
+
+def coerced(expr: Expr, wanted: DataType) -> Expr:
+    """A string constant read as a time where a time is wanted; anything else as it is."""
+    if not (isinstance(expr, Literal) and expr.type == STRING and wanted.family == Family.TIME):
+        return expr
+    text = str(expr.value)
+    is_date = wanted.name == "DATE"
+    found = moments.date_days(text) if is_date else moments.time_microseconds(text, zoned=wanted.name == "TIMESTAMP")
+    if found is None:
+        example = "'2024-05-31'" if is_date else "'2024-05-31 12:30:00' or '2024-05-31T12:30:00+02:00'"
+        raise ScriptError(f"'{text}' is not a {wanted}", f"it is written like {example}", "Correct the text.")
+    days = found if is_date else found // moments.DAY
+    if not moments.days_of(1, 1, 1) <= days <= moments.days_of(9999, 12, 31):
+        raise ScriptError(f"'{text}' is too far away", "constants have years from 1 to 9999", "Use another time.")
+    return Literal(found, wanted)
+
+
+def check_pattern(pattern: str) -> None:
+    """In a pattern of LIKE a backslash stands before %, _ or another backslash."""
+    rest = iter(pattern)
+    for character in rest:
+        if character == "\\" and next(rest, "") not in ("%", "_", "\\"):
+            found, valid = f"'{pattern}' has a lone backslash", r"\%, \_ and \\ stand for %, _ and \ themselves"
+            raise ScriptError(found, valid, r"Write \\ for a backslash.")
