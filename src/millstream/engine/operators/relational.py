@@ -95,9 +95,10 @@ class Join:
         met = Met(states, [ranges(probe, state, within) for state in states]) if states else None
         self._keep(port, probe, low)
         found = met.stacked(len(met)) if met else None
-        if not found:
+        state = next(found, None) if found else None
+        if state is None:
             return None, time.thread_time() - began
-        return made_of(chunk, _joined(probe, found[0], probe if port == 0 else states[0])), time.thread_time() - began
+        return made_of(chunk, _joined(probe, state, probe if port == 0 else states[0])), time.thread_time() - began
 
     def _keep(self, port: int, segment: Segment, low: float) -> None:
         """Without rows of this side that nothing on the other side can match any more; small neighbours become one."""

@@ -1,0 +1,67 @@
+"""Calls of the user's own functions: whole columns in, one column of as many rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.arrow import arrow_type
+from millstream.engine.widths import checked
+from millstream.errors import InternalError
+from millstream.model.functions import Function
+from millstream.model.types import DataType
+
+Arrays = Sequence[pa.Array]
+
+
+def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.Array]:
+    """Calls the function on columns of so many rows, and takes nothing else back from it."""
+    if function.call is None:
+        raise InternalError(f"{function.name} has no body")
+    call, kind = function.call, arrow_type(result)
+
+    def compute(columns: Arrays, rows: int) -> pa.Array:
+        given = call(*(column.to_numpy(zero_copy_only=False) for column in columns))
+        count = _length(given)
+        if count is None:
+            raise TypeError(
+                f"{function.name} was given {rows} rows and gave no column but {_described(given)}; "
+                "a function gives an array or a list with one value for every row"
+            )
+        if count != rows:
+            raise ValueError(
+                f"{function.name} was given {rows} rows and gave {count} values; "
+                "a function gives one value for every row"
+            )
+        return _column(function.name, given, kind, result)
+
+    return compute
+
+
+def _length(given: Any) -> int | None:
+    """How many values a result has, or None where it is no column."""
+    if isinstance(given, list | tuple | pa.Array | pa.ChunkedArray):
+        return len(given)
+    shape = getattr(given, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and len(shape) == 1 else None
+
+
+def _described(given: Any) -> str:
+    shape = getattr(given, "shape", None)
+    return f"{type(given).__name__}" if shape is None else f"{type(given).__name__} of shape {shape}"
+
+
+def _column(name: str, given: Any, kind: pa.DataType, result: DataType) -> pa.Array:
+    try:
+        if isinstance(given, pa.ChunkedArray):
+            given = given.combine_chunks()
+        if isinstance(given, pa.Array):
+            return given.cast(kind)
+        plain = given if isinstance(given, list | tuple) else np.asarray(given)
+        # NumPy has no null: a missing number comes in as NaN, and NaN goes out as null.
+        return checked(pa.array(plain, type=kind, from_pandas=True))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
+        raise TypeError(f"{name} gave values that cannot be {result}: {error}") from error
