@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from millstream.engine.files import Stamp
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentEntry:
-    """A segment by the name it has in its store, with what there is to know of it without opening it."""
+    """A segment by the name it has in its store, with what there is to know of it without opening it.
+
+    `stamps` are those of its files, in the order the store names them; none where it has no files.
+    """
 
     number: int
     name: str
@@ -19,6 +24,11 @@ class SegmentEntry:
     nbytes: int
     first: int
     last: int
+    stamps: tuple[Stamp, ...] = ()
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> SegmentEntry:
+        return cls(**{**saved, "stamps": tuple(Stamp(**stamp) for stamp in saved["stamps"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +42,48 @@ class WaitingUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """Rows of a query kept for their turn, by name. `since` tells the query from another of its name."""
+
+    query: str
+    since: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChainManifest:
-    """`numbered` is the last number given to a segment; `held` maps a query to the name of its rows kept in order."""
+    """`numbered` is the last number given to a segment; `taken` counts the rows that ever became state, `expired` those
+    of them that are gone, so the segments hold just the difference.
+    """
 
     numbered: int = 0
+    taken: int = 0
+    expired: int = 0
     segments: tuple[SegmentEntry, ...] = ()
     ledger: tuple[WaitingUnit, ...] = ()
-    held: tuple[tuple[str, str], ...] = ()
+    held: tuple[HeldEntry, ...] = ()
 
     def names(self) -> set[str]:
         """Everything in the store that this chain still needs."""
-        return {entry.name for entry in self.segments} | {name for _, name in self.held}
+        return {entry.name for entry in self.segments} | {entry.name for entry in self.held}
 
     def to_json(self) -> dict[str, Any]:
         return {
             "numbered": self.numbered,
+            "taken": self.taken,
+            "expired": self.expired,
             "segments": [asdict(entry) for entry in self.segments],
             "ledger": [[unit.probe, unit.state, unit.lo, unit.hi] for unit in self.ledger],
-            "held": dict(self.held),
+            "held": [asdict(entry) for entry in self.held],
         }
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> ChainManifest:
         return cls(
-            saved["numbered"],
-            tuple(SegmentEntry(**entry) for entry in saved["segments"]),
-            tuple(WaitingUnit(*unit) for unit in saved["ledger"]),
-            tuple(saved["held"].items()),
+            numbered=saved["numbered"],
+            taken=saved["taken"],
+            expired=saved["expired"],
+            segments=tuple(SegmentEntry.from_json(entry) for entry in saved["segments"]),
+            ledger=tuple(WaitingUnit(*unit) for unit in saved["ledger"]),
+            held=tuple(HeldEntry(**entry) for entry in saved["held"]),
         )

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine.arrow import Ints
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
+from millstream.engine import widths
+from millstream.engine.arrow import Bools, Ints
+from millstream.engine.chain_manifest import ChainManifest, HeldEntry, SegmentEntry, WaitingUnit
 from millstream.engine.compaction import SMALL, SPANS, run_to_merge
 from millstream.engine.guards import find_guards
 from millstream.engine.intake import Intake, depths, equal_columns
-from millstream.engine.pairs import Conditions, MemberRun, Pairs
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, building, wide_columns
 from millstream.engine.probe import CHUNK, Matches, differences, matches, ranges
-from millstream.engine.release import Bounds
+from millstream.engine.release import Bounds, sequenced
 from millstream.engine.segment import Condition, Segment, merge
 from millstream.engine.serving import Layout, Served, Server
 from millstream.engine.slice_paths import SlicePaths, ages
@@ -48,6 +49,7 @@ class ChainRun:
         *,
         since: Mapping[str, int] | None = None,
         store: Store | None = None,
+        strict: bool = False,
         hash_bits: int = 64,
         chunk: int = CHUNK,
     ) -> None:
@@ -55,7 +57,8 @@ class ChainRun:
         self._store = store or MemoryStore()
         self._hash_bits = hash_bits
         self._chunk = chunk
-        self._number = 0
+        self._number = self._taken = self._expired = 0
+        self._strict = strict
         self._conditions = Conditions(functions, self._owners)
         self._members: dict[str, MemberRun] = {}
         self.segments: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
@@ -75,14 +78,16 @@ class ChainRun:
         `since` is the first batch whose tuples a query may see; units of before never serve it.
         """
         self.chain = chain
-        self._members = {
-            member.name: MemberRun(member, self._functions, since.get(member.name, 0)) for member in chain.members
-        }
-        self._guards = find_guards(chain.members, self._functions)
-        make = {side: Intake(chain, side, self._functions, self._conditions, self._hash_bits) for side in (LEFT, RIGHT)}
-        self._intake = make
+        self._members = {}
+        for member in chain.members:
+            with building([member.name]):
+                self._members[member.name] = MemberRun(member, self._functions, since.get(member.name, 0))
+        with building(self._members):
+            self._guards = find_guards(chain.members, self._functions)
+            self._intake = {side: self._intake_of(side) for side in (LEFT, RIGHT)}
         self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
         self._equal = {side: equal_columns(chain, side) for side in (LEFT, RIGHT)}
+        self._wide_keys = wide_columns(expr for key in chain.keys for expr in (key.left, key.right))
         self._slices = [
             (piece.interval, min(self._members[name].since for name in piece.queries))
             for piece in chain.slices
@@ -97,24 +102,50 @@ class ChainRun:
         self._spans = SPANS if len(self._ends) > 2 else 1
         self.ledger.rewrite(lambda unit: self._cut(unit.probe, unit.state, unit.interval))
 
+    def _intake_of(self, side: str) -> Intake:
+        return Intake(self.chain, side, self._functions, self._conditions, self._hash_bits)
+
+    def since(self) -> dict[str, int]:
+        """The first batch whose tuples each query may see."""
+        return {name: member.since for name, member in self._members.items()}
+
     def _owners(self, condition: Condition) -> list[str]:
         return [name for name, member in self._members.items() if condition in member.conditions.values()]
 
-    def saved(self, held: Mapping[str, str]) -> ChainManifest:
+    def saved(self, held: Sequence[HeldEntry] = ()) -> ChainManifest:
         """What a later run needs to go on from here; `held` names rows that wait for their turn."""
         self.keep()
         entries = [
-            SegmentEntry(s.number, self._store.name(s), side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
+            SegmentEntry(
+                s.number,
+                self._store.name(s),
+                side,
+                s.batch,
+                s.reach,
+                len(s),
+                s.nbytes,
+                s.first,
+                s.last,
+                self._store.stamps(s),
+            )
             for side, segments in self.segments.items()
             for s in segments
         ]
         units = [WaitingUnit(u.probe.number, u.state.number, u.interval.lo, u.interval.hi) for u in self.ledger.units()]
-        return ChainManifest(self._number, tuple(entries), tuple(units), tuple(held.items()))
+        return ChainManifest(
+            numbered=self._number,
+            taken=self._taken,
+            expired=self._expired,
+            segments=tuple(entries),
+            ledger=tuple(units),
+            held=tuple(held),
+        )
 
     def restore(self, saved: ChainManifest) -> None:
         """Goes on where a run was saved; units come out as the plan of now cuts them."""
         self._number, self._settled = saved.numbered, None
-        found = {entry.number: self._store.load(entry) for entry in saved.segments}
+        self._taken, self._expired = saved.taken, saved.expired
+        found = {entry.number: sequenced(self._store.load(entry), strict=self._strict) for entry in saved.segments}
         self._stored = dict(found)
         for side in (LEFT, RIGHT):
             self.segments[side] = [found[entry.number] for entry in saved.segments if entry.side == side]
@@ -132,6 +163,7 @@ class ChainRun:
             return []
         made = self._intake[side].segments(rows, self.batch, self._lanes[side], self._next_number)
         self.statistics.arrived(side, made)
+        self._taken += sum(map(len, made))
         return made
 
     def _meet(self, side: str) -> Iterator[tuple[Segment, Sequence[Segment]]]:
@@ -189,13 +221,16 @@ class ChainRun:
 
     def _tidy(self, side: str, busy: set[int]) -> None:
         """Without segments that have expired, small neighbours merged."""
+        before = sum(map(len, self.segments[side]))
         alive = [s for s in self.segments[side] if s.number in busy or s.last + s.reach > self.watermark]
         self.segments[side] = self._compacted([self._trimmed(segment, busy) for segment in alive], busy)
+        self._expired += before - sum(map(len, self.segments[side]))
 
     def _trimmed(self, segment: Segment, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
         enough = segment.first + min((segment.last - segment.first) // 2, segment.reach // 4)
-        if segment.number in busy or len(segment) < _WORTH_TRIMMING or enough + segment.reach > self.watermark:
+        small = len(segment) < _WORTH_TRIMMING and segment.bulk < widths.CHUNK_BYTES
+        if segment.number in busy or small or enough + segment.reach > self.watermark:
             return segment
         return merge(self._next_number(), [segment], self.watermark - segment.reach)
 
@@ -319,6 +354,10 @@ class ChainRun:
         """Hashed codes may collide: the keys themselves decide."""
         if self._intake[LEFT].exact:
             return pairs
+        kept = np.concatenate([self._equal_keys(some) for some in pairs.cut(self._wide_keys)])
+        return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
+
+    def _equal_keys(self, pairs: Pairs) -> Bools:
         kept = np.ones(len(pairs), dtype=np.bool_)
         sides = [self._intake[side].pair_keys(pairs) for side in (LEFT, RIGHT)]
         for left, right in zip(*sides, strict=True):
@@ -326,7 +365,7 @@ class ChainRun:
             if pa.types.is_floating(left.type):
                 equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
             kept &= np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
-        return pairs if kept.all() else pairs.at(np.flatnonzero(kept))
+        return kept
 
     def _compacted(self, segments: Sequence[Segment], busy: set[int]) -> list[Segment]:
         by_lane: dict[int, list[Segment]] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from millstream.engine import widths
 from millstream.engine.segment import Segment
 
 SMALL = 8_192
@@ -23,8 +24,9 @@ SPANS = 4
 def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SPANS) -> slice | None:
     """The newest run of a lane (oldest segment first) worth merging; segments with deferred units are left alone.
 
-    No segment is made longer than the window, beyond which rows expire. Large batches route the pairs of each segment
-    by itself, and fewer cuts lie in a shorter one: they keep it to one of `spans` parts of the window.
+    No segment is made longer than the window, beyond which rows expire, nor larger than columns can hold. Large batches
+    route the pairs of each segment by itself, and fewer cuts lie in a shorter one: they keep it to one of `spans` parts
+    of the window.
     """
     stop = len(lane)
     while stop > 1:
@@ -44,11 +46,12 @@ def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SP
 
 
 def _oldest(lane: Sequence[Segment], stop: int, busy: Collection[int], longest: int) -> int:
-    """Where the free neighbours before `stop` begin that together span no more than the longest time."""
-    start, first, last = stop, lane[stop - 1].first, lane[stop - 1].last
+    """Where the free neighbours before `stop` begin that together span no more than the longest time and fit in one."""
+    start, first, last, bulk = stop, lane[stop - 1].first, lane[stop - 1].last, 0
     while start > 0 and lane[start - 1].number not in busy:
         first, last = min(first, lane[start - 1].first), max(last, lane[start - 1].last)
-        if last - first > longest:
+        bulk += lane[start - 1].bulk
+        if last - first > longest or (bulk > widths.LARGEST and start < stop):
             break
         start -= 1
     return start

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.engine.arrow import arrow_schema, conform, microseconds
 from millstream.engine.backlog import Budget
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
+from millstream.engine.judge import Late, Limits, judged
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import SEQUENCE
-from millstream.engine.shard import Late, Shard, Signature
+from millstream.engine.shard import Shard
 from millstream.engine.store import FileStore, MemoryStore, Store
 from millstream.engine.watermark import StreamClock, chain_watermark
+from millstream.engine.widths import together
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
 from millstream.model.query import Query
-from millstream.plan.nodes import LEFT, RIGHT, Plan
+from millstream.plan.nodes import LEFT, RIGHT, Plan, Signature
 
 Sink = Callable[[str, pa.RecordBatch], None]
 
@@ -53,12 +55,11 @@ class Engine:
         directory: Path | None = None,
         chunk: int = CHUNK,
         hash_bits: int = 64,
-        now: int = 0,
     ) -> None:
         settings = plan.script.settings
         self._strict = (order or settings.order) == "strict"
         self._directory = directory
-        self._started = now
+        self.late: list[Late] = []
         self._batch = 0
         self._streams: dict[str, _Arrivals] = {}
         self._since: dict[str, tuple[Query, int]] = {}
@@ -106,16 +107,26 @@ class Engine:
     def feed(self, rows: Mapping[str, pa.Table], budget: Budget | None = None, now: int = 0) -> None:
         """One batch: rows of any streams, then work until the budget is spent."""
         self._batch += 1
-        taken = {name: self._take_in(name, table, now) for name, table in rows.items()}
-        arrivals, watermarks = {}, {}
+        taken = {name: self._take_in(name, table) for name, table in rows.items()}
+        for name, arrivals in self._streams.items():
+            if not sum(part.num_rows for part in taken.get(name, [])):
+                arrivals.clock.had_nothing(now)
+        parts = [dict(zip(taken, some, strict=True)) for some in zip_longest(*taken.values())]
+        self._shard.step_by_step(self._batch, [self._sides(part) for part in parts], budget or Budget())
+        watermarks = {}
         for chain in self.plan.chains:
-            sides = zip((LEFT, RIGHT), chain.streams, strict=True)
-            arrivals[chain.signature] = {side: taken[stream.name] for side, stream in sides if stream.name in taken}
             clocks = {stream.name: self._streams[stream.name].clock for stream in chain.streams}
-            watermarks[chain.signature] = chain_watermark(clocks.values(), now, self._started)
-        self._shard.step(self._batch, arrivals, budget or Budget())
+            watermarks[chain.signature] = chain_watermark(clocks.values())
         self._shard.settle(watermarks)
         self._shard.keep()
+
+    def _sides(self, rows: Mapping[str, pa.RecordBatch | None]) -> dict[Signature, dict[str, pa.RecordBatch]]:
+        """What each chain gets of the streams' rows."""
+        found: dict[Signature, dict[str, pa.RecordBatch]] = {}
+        for chain in self.plan.chains:
+            sides = zip((LEFT, RIGHT), chain.streams, strict=True)
+            found[chain.signature] = {side: rows[one.name] for side, one in sides if rows.get(one.name) is not None}
+        return found
 
     def work(self, budget: Budget | None = None) -> None:
         """Goes on with deferred units, with no new rows."""
@@ -139,10 +150,6 @@ class Engine:
         return self._shard.choosing
 
     @property
-    def late(self) -> list[Late]:
-        return self._shard.late
-
-    @property
     def held_rows(self) -> int:
         """How many rows wait for their turn."""
         return self._shard.held_rows
@@ -150,7 +157,8 @@ class Engine:
     def chains(self) -> list[ChainRun]:
         return self._shard.chains()
 
-    def _take_in(self, name: str, table: pa.Table, now: int) -> pa.RecordBatch:
+    def _take_in(self, name: str, table: pa.Table) -> list[pa.RecordBatch]:
+        """The rows of a stream: one batch, unless that is more than its columns can hold."""
         if name not in self._streams:
             known = ", ".join(self._streams)
             raise ScriptError(
@@ -160,18 +168,19 @@ class Engine:
         stream = arrivals.clock.stream
         if not table.schema.equals(arrivals.schema):
             table = conform(stream, table)
-        batches = table.to_batches()
-        if len(batches) > 1:
-            batches = table.combine_chunks().to_batches()
-        rows = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=arrivals.schema)
-        if rows.column(stream.time).null_count:
-            missing = pc.is_null(rows.column(stream.time))
-            self.late.append(Late(name, "null time", rows.filter(missing)))
-            rows = rows.filter(pc.invert(missing))
+        chains = [run for run in self.chains() if stream.name in (one.name for one in run.chain.streams)]
+        watermarks = [(run.chain.title, run.watermark) for run in chains]
+        limits = Limits(arrivals.clock.horizon(self.plan.script.settings.future), watermarks)
+        return [self._usable(arrivals, rows, limits) for rows in together(table.to_batches())]
+
+    def _usable(self, arrivals: _Arrivals, rows: pa.RecordBatch, limits: Limits) -> pa.RecordBatch:
+        stream = arrivals.clock.stream
+        rows, late = judged(stream, rows, limits)
+        self.late += late
         if self._strict:
             numbers = pa.array(np.arange(arrivals.count, arrivals.count + rows.num_rows))
             rows = rows.append_column(SEQUENCE, numbers)
         arrivals.count += rows.num_rows
         if rows.num_rows:
-            arrivals.clock.saw(int(microseconds(rows.column(stream.time)).max()), now)
+            arrivals.clock.saw(int(microseconds(rows.column(stream.time)).max()))
         return rows

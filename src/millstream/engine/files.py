@@ -1,15 +1,49 @@
 """Files below one root, on any file system Arrow reaches: a local path, hdfs://, s3:// and the like.
 
-Local Arrow files are mapped, so that all processes of a machine share their pages; others are read.
+Local Arrow files are mapped, so that all processes of a machine share their pages; others are read. What an Arrow file
+holds is known by a stamp, so that a file that is not as it was written is never taken for state. On a local disk
+`write` and `sync` return when what they wrote outlives a power cut; other file systems see to that themselves.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import zlib
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import fs
+
+from millstream.errors import ScriptError, Where
+
+_AT_ONCE = 8
+
+
+class DamagedFileError(ScriptError):
+    """A file is not what was written."""
+
+
+def damaged(path: str, why: str) -> DamagedFileError:
+    return DamagedFileError(
+        why,
+        "what a pipeline has written stays as it was",
+        "Start it again: it goes on from the newest batch whose files are whole.",
+        Where(file=path),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a file was when it was written: its length and the checksum (CRC-32) of its bytes."""
+
+    size: int
+    crc: int
 
 
 @dataclass(frozen=True)
@@ -54,22 +88,44 @@ class Files:
     def has(self, name: str) -> bool:
         return bool(self.system.get_file_info(self.path(name)).type != fs.FileType.NotFound)
 
+    def size(self, name: str) -> int | None:
+        """How long a file is; None where there is no such file."""
+        info = self.system.get_file_info(self.path(name))
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def modified(self, name: str) -> float | None:
+        """When a file was written, in seconds since 1970 by the clock of the file system, where it says so."""
+        info = self.system.get_file_info(self.path(name))
+        if info.type != fs.FileType.File or info.mtime_ns is None:
+            return None
+        return float(info.mtime_ns) / 1e9
+
     def read(self, name: str) -> bytes:
         with self.system.open_input_stream(self.path(name)) as source:
             content: bytes = source.read()
         return content
 
-    def write(self, name: str, content: bytes) -> None:
-        """The whole file or none of it: readers never see a part."""
+    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+        """The whole file or none of it: readers never see a part. On a local disk it is there to stay, if `sync`."""
         if not isinstance(self.system, fs.LocalFileSystem | fs.HadoopFileSystem):
             # Object stores show an object when it is complete, and cannot rename one.
             with self.system.open_output_stream(self.path(name)) as sink:
                 sink.write(content)
             return
         partial = f"{name}.partial"
-        with self.system.open_output_stream(self.path(partial)) as sink:
-            sink.write(content)
+        if self.is_local:
+            with Path(self.path(partial)).open("wb") as file:
+                file.write(content)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+        else:
+            with self.system.open_output_stream(self.path(partial)) as sink:
+                sink.write(content)
+            self.delete(name)  # HDFS renames onto nothing that is there
         self.move(partial, name)
+        if self.is_local and sync:
+            _sync(str(Path(self.path(name)).parent))
 
     def move(self, old: str, new: str) -> None:
         self.system.move(self.path(old), self.path(new))
@@ -81,13 +137,118 @@ class Files:
         except FileNotFoundError:
             return
 
-    def write_arrow(self, name: str, batch: pa.RecordBatch) -> None:
-        with self.system.open_output_stream(self.path(name)) as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
+    def write_arrow(self, name: str, rows: pa.RecordBatch | pa.Table) -> Stamp:
+        """Leaves the file to the system's own time to reach the disk: see `sync`."""
+        with self.system.open_output_stream(self.path(name)) as out:
+            stamped = _Stamped(out)
+            with pa.PythonFile(stamped, mode="w") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+                writer.write(rows)
+        return stamped.stamp()
 
-    def read_arrow(self, name: str) -> pa.RecordBatch:
-        if self.is_local:
-            with pa.memory_map(self.path(name)) as source:
-                return pa.ipc.open_file(source).get_batch(0)
-        with self.system.open_input_file(self.path(name)) as source:
-            return pa.ipc.open_file(pa.BufferReader(source.read_buffer())).get_batch(0)
+    def read_arrow(self, name: str, stamp: Stamp | None = None) -> pa.RecordBatch:
+        """The rows of a file that was written as one batch."""
+        found = self._opened(name, stamp)
+        if found.num_record_batches != 1:
+            raise damaged(self.path(name), f"holds {found.num_record_batches} batches instead of one")
+        return found.get_batch(0)
+
+    def read_table(self, name: str, stamp: Stamp | None = None) -> pa.Table:
+        """The rows of a file in as many batches as were written."""
+        return self._opened(name, stamp).read_all()
+
+    def _opened(self, name: str, stamp: Stamp | None) -> pa.ipc.RecordBatchFileReader:
+        """Raises DamagedFileError where there is no such file, or it is not the one the stamp is of."""
+        try:
+            content = self._content(name)
+            if stamp is not None:
+                _check(self.path(name), content, stamp)
+            return pa.ipc.open_file(pa.BufferReader(content))
+        except FileNotFoundError:
+            raise damaged(self.path(name), "is missing") from None
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            raise damaged(self.path(name), f"is no Arrow file ({error})") from None
+
+    def check(self, name: str, stamp: Stamp) -> None:
+        """Raises DamagedFileError where a file is not the one the stamp is of."""
+        try:
+            _check(self.path(name), self._content(name), stamp)
+        except FileNotFoundError:
+            raise damaged(self.path(name), "is missing") from None
+
+    def check_size(self, name: str, stamp: Stamp) -> None:
+        """The same without reading it."""
+        size = self.size(name)
+        if size != stamp.size:
+            raise damaged(self.path(name), "is missing" if size is None else f"has {size:,} bytes, not {stamp.size:,}")
+
+    def _content(self, name: str) -> pa.Buffer:
+        if not self.is_local:
+            with self.system.open_input_file(self.path(name)) as source:
+                return source.read_buffer()
+        if not Path(self.path(name)).stat().st_size:
+            return pa.py_buffer(b"")  # nothing there to map
+        with pa.memory_map(self.path(name)) as source:
+            return source.read_buffer()
+
+
+class _Stamped(io.RawIOBase):
+    """Passes bytes on and takes their stamp on the way."""
+
+    def __init__(self, out: pa.NativeFile) -> None:
+        self._out, self._size, self._crc = out, 0, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: pa.Buffer | bytes) -> int:
+        self._out.write(piece)
+        self._crc = zlib.crc32(piece, self._crc)
+        self._size += len(piece)
+        return len(piece)
+
+    def stamp(self) -> Stamp:
+        return Stamp(self._size, self._crc)
+
+
+def stamp_of(content: pa.Buffer | bytes) -> Stamp:
+    return Stamp(len(content), zlib.crc32(content))
+
+
+def _check(path: str, content: pa.Buffer, stamp: Stamp) -> None:
+    if len(content) != stamp.size:
+        raise damaged(path, f"has {len(content):,} bytes instead of {stamp.size:,}")
+    if zlib.crc32(content) != stamp.crc:
+        raise damaged(path, "holds other bytes than were written")
+
+
+def begin_sync(path: str) -> Future[None]:
+    """A local file on its way to the disk, while other work goes on."""
+    return _pool(os.getpid()).submit(_sync, path)
+
+
+def sync_paths(paths: Iterable[str]) -> None:
+    """Local files and folders, several at a time: a disk takes them together faster than one after the other."""
+    for one in [begin_sync(path) for path in paths]:
+        one.result()
+
+
+@cache
+def _pool(_: int) -> ThreadPoolExecutor:
+    """One for each process: threads do not survive a fork."""
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="millstream-sync")
+
+
+def above(folder: str) -> list[str]:
+    """The folders a local folder lies in, for when it is new. One that cannot be read is none we have made."""
+    return [str(parent) for parent in Path(folder).parents if os.access(parent, os.R_OK)]
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some mounts have nothing to sync in a folder
+            raise
+    finally:
+        os.close(descriptor)

@@ -7,7 +7,7 @@ dozens of takes, and each costs numpy a fraction of what it costs to make and un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Ints
+from millstream.engine.widths import bytes_of, is_bulky, widths
 
 Values: TypeAlias = "np.ndarray | pa.Array"
 
@@ -26,6 +27,8 @@ class Frame:
     schema: pa.Schema
     kinds: dict[str, pa.DataType]
     values: dict[str, Values]
+    _widths: dict[str, Ints] = field(default_factory=dict, repr=False)
+    _widest: dict[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Frame:
@@ -36,6 +39,26 @@ class Frame:
     @property
     def nbytes(self) -> int:
         return sum(some.nbytes for some in self.values.values())
+
+    @property
+    def bulk(self) -> int:
+        """The bytes of the columns whose width is not fixed by their types."""
+        return sum(bytes_of(some) for some in self.values.values() if not isinstance(some, np.ndarray))
+
+    def widest(self, name: str) -> int:
+        """The bytes of the widest row of a column; nothing where its type says them."""
+        known = self._widest.get(name)
+        if known is None:
+            values = self.values[name]
+            varies = not isinstance(values, np.ndarray) and is_bulky(values.type)
+            known = self._widest[name] = int(widths(values).max(initial=0)) if varies else 0
+        return known
+
+    def widths(self, name: str) -> Ints:
+        """The bytes of each row of such a column."""
+        if name not in self._widths:
+            self._widths[name] = widths(self.values[name])
+        return self._widths[name]
 
     def take(self, positions: Ints) -> Frame:
         return Frame(self.schema, self.kinds, {name: taken(some, positions) for name, some in self.values.items()})

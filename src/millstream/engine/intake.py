@@ -18,8 +18,10 @@ from millstream.model.expr import Column
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, Chain
 
-CODE = "__code"
-"""Hidden column: a row's key code where whoever routed the row has computed it already."""
+CODE = "\x01code"
+"""Hidden column: a row's key code where whoever routed the row has computed it already. No declared column can have a
+control character in its name.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
+from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
-from millstream.model.expr import Column, Expr, moved
+from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
 Place = tuple[int, str]
 """A column by its source, 0 or 1, and its name."""
+Wide = tuple[tuple[str, ...], tuple[str, ...]]
+"""Columns of the left and of the right side whose width is not fixed by their types."""
+
+
+def wide_columns(exprs: Iterable[Expr]) -> Wide:
+    """Those that expressions use."""
+    used = {part for expr in exprs for part in walk(expr) if isinstance(part, Column)}
+    places = sorted({(one.source, one.name) for one in used if widths.is_bulky(arrow_type(one.type))})
+    left, right = (tuple(name for source, name in places if source == side) for side in (0, 1))
+    return left, right
 
 
 @dataclass(slots=True)
@@ -59,6 +71,22 @@ class Pairs:
         known = self._gathered[place] = segment.gather(name, rows)
         return known
 
+    def cut(self, wide: Wide) -> Iterator[Pairs]:
+        """The same pairs, so many at a time that what they take in these columns can be gathered."""
+        if not (wide[0] or wide[1]) or len(self) * self._widest(wide) <= widths.CHUNK_BYTES:
+            yield self
+            return
+        sizes = self.left.widths(wide[0]).take(self.left_rows) + self.right.widths(wide[1]).take(self.right_rows)
+        for start, stop in widths.stretches(sizes, widths.CHUNK_BYTES):
+            yield self.part(start, stop)
+
+    def _widest(self, wide: Wide) -> int:
+        return self.left.widest(wide[0]) + self.right.widest(wide[1])
+
+    def part(self, start: int, stop: int) -> Pairs:
+        """Neighbouring pairs, by themselves."""
+        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop], self.equal)
+
     def differences(self) -> Ints:
         apart = self.right.times.take(self.right_rows, mode="clip")
         apart -= self.left.times.take(self.left_rows, mode="clip")
@@ -89,6 +117,7 @@ class MemberRun:
         outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
         self._columns = [_column(expr, functions) for _, expr in outputs]
+        self.wide = wide_columns([*(expr for _, expr in outputs), *member.residual])
         self.takes_all = not (member.left or member.right or member.residual)
         # A text, because a text knows its hash.
         parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
@@ -132,8 +161,25 @@ class Conditions:
         if condition not in self._compiled:
             ordered = sorted(condition, key=repr)
             self._compiled[condition] = compile_condition(ordered, self._functions)
+        compiled = self._compiled[condition]
+
+        def passed(start: int, stop: int) -> Bools:
+            return compiled(lambda column: rows.column(column.name).slice(start, stop - start), stop - start)
+
         with blaming(self._owners(condition)):
-            return self._compiled[condition](lambda column: rows.column(column.name), rows.num_rows)
+            found = widths.in_halves(passed, 0, rows.num_rows)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+@contextmanager
+def building(queries: Iterable[str]) -> Iterator[None]:
+    """Whatever keeps an expression from being compiled is these queries' failure, and no reason to stop the others."""
+    try:
+        yield
+    except QueryFailed:
+        raise
+    except Exception as error:
+        raise QueryFailed(queries, f"cannot be run: {error or type(error).__name__}") from error
 
 
 @contextmanager

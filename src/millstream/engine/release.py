@@ -9,21 +9,41 @@ not depend on policy, budget, or on which other queries share the chain.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.engine import widths
 from millstream.engine.arrow import Ints
+from millstream.engine.frame import Frame
 from millstream.engine.pairs import Pairs
+from millstream.engine.segment import Segment
 from millstream.engine.units import Unit
 
 Place = tuple[int, int, int]
-SEQUENCE = "__sequence"
+SEQUENCE = "\x01sequence"
 """Hidden column: the arrival number of a row within its stream, which settles ties."""
+_PLACE = "\x01place"
+
+
+def sequenced(segment: Segment, *, strict: bool) -> Segment:
+    """A saved segment as a run in this order needs it, whichever order it was written under.
+
+    Rows of before a change to strict order have no numbers: they all count as the first, in the order they lie in.
+    """
+    frame = segment.frame
+    if strict == (SEQUENCE in frame.values):
+        return segment
+    if strict:
+        number = pa.field(SEQUENCE, pa.int64())
+        kinds, values = {**frame.kinds, SEQUENCE: number.type}, {**frame.values, SEQUENCE: np.zeros(len(segment), int)}
+        return replace(segment, frame=Frame(frame.schema.append(number), kinds, values))
+    rows = segment.rows.drop_columns([SEQUENCE])
+    return replace(segment, frame=Frame.of(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +129,41 @@ class Held:
         self._count += 1
         heapq.heappush(self._parts, (part.first, self._count, turn, part))
 
-    def saved(self) -> pa.RecordBatch:
-        """The waiting rows with their places; the first column tells the rows just made from those held before."""
-        parts = [part for *_, part in self._parts]
-        fresh = [np.full(len(part), turn == self._turn) for _, _, turn, part in self._parts]
+    def saved(self) -> pa.Table:
+        """The waiting rows with their places; the first column tells the rows just made from those held before.
+
+        They are one batch, unless that is more than its columns can hold.
+        """
+        sizes = np.array([part.rows.nbytes for *_, part in self._parts])
+        found = [self._batch(self._parts[start:stop]) for start, stop in widths.stretches(sizes, widths.LARGEST)]
+        return pa.Table.from_batches(found)
+
+    def _batch(self, waiting: Sequence[tuple[tuple[int, ...], int, int, Part]]) -> pa.RecordBatch:
+        parts = [part for *_, part in waiting]
+        fresh = [np.full(len(part), turn == self._turn) for _, _, turn, part in waiting]
         places = [np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True)]
-        rows = pa.Table.from_batches([part.rows for part in parts]).combine_chunks().to_batches()[0]
+        rows = pa.concat_batches([part.rows for part in parts])
         columns = [pa.array(np.concatenate(fresh)), *map(pa.array, places), *rows.columns]
-        names = [f"__place{number}" for number in range(len(places) + 1)]
+        names = [f"{_PLACE}{number}" for number in range(len(places) + 1)]
         return pa.RecordBatch.from_arrays(columns, names=[*names, *rows.schema.names])
 
     @classmethod
-    def restored(cls, saved: pa.RecordBatch) -> Held:
-        count = sum(name.startswith("__place") for name in saved.schema.names)
-        rows = pa.RecordBatch.from_arrays(saved.columns[count:], names=saved.schema.names[count:])
-        fresh = np.asarray(saved.column(0).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    def restored(cls, saved: pa.Table) -> Held:
         held = cls()
         held._turn = 1
+        for batch in saved.to_batches():
+            held._take_back(batch)
+        return held
+
+    def _take_back(self, saved: pa.RecordBatch) -> None:
+        count = sum(name.startswith(_PLACE) for name in saved.schema.names)
+        rows = pa.RecordBatch.from_arrays(saved.columns[count:], names=saved.schema.names[count:])
+        fresh = np.asarray(saved.column(0).to_numpy(zero_copy_only=False), dtype=np.bool_)
         for turn, chosen in ((0, ~fresh), (1, fresh)):
             if chosen.any():
                 places = tuple(np.asarray(column)[chosen] for column in saved.columns[1:count])
-                held._push(Part.sorted(places, rows.filter(pa.array(chosen))), turn)
-        held._rows = rows.num_rows
-        return held
+                self._push(Part.sorted(places, rows.filter(pa.array(chosen))), turn)
+        self._rows += rows.num_rows
 
     def release(self, bounds: Bounds | None, sink: Callable[[pa.RecordBatch], None]) -> None:
         """Lets out, in order, the rows before the first that must wait; all of them where there is no bound."""
@@ -157,12 +189,35 @@ class Held:
             self._let_out(out, sink)
 
     def _let_out(self, parts: list[Part], sink: Callable[[pa.RecordBatch], None]) -> None:
-        table = pa.Table.from_batches([part.rows for part in parts])
-        if not all(one.last < other.first for one, other in pairwise(parts)):
-            places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
-            table = table.take(pa.array(_order(places)))
-        for batch in table.combine_chunks().to_batches():
-            sink(batch)
+        rows = [part.rows for part in parts]
+        if all(one.last < other.first for one, other in pairwise(parts)):
+            for batch in widths.together(rows, widths.CHUNK_BYTES):
+                sink(batch)
+            return
+        places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
+        order = _order(places)
+        if sum(some.nbytes for some in rows) <= widths.CHUNK_BYTES:
+            sink(pa.concat_batches(rows).take(pa.array(order)))
+            return
+        sizes = np.concatenate([_bytes(some) for some in rows])
+        for start, stop in widths.stretches(sizes.take(order), widths.CHUNK_BYTES):
+            sink(_picked(rows, order[start:stop]))
+
+
+def _bytes(rows: pa.RecordBatch) -> Ints:
+    """What each row takes."""
+    return sum(map(widths.widths, rows.columns), np.zeros(rows.num_rows, dtype=np.int64))
+
+
+def _picked(parts: Sequence[pa.RecordBatch], positions: Ints) -> pa.RecordBatch:
+    """Rows of several, numbered through."""
+    ends = np.cumsum([part.num_rows for part in parts])
+    owners = np.searchsorted(ends, positions, side="right")
+    rows = positions - np.concatenate(([0], ends)).take(owners)
+    picked: pa.RecordBatch = widths.interleaved(
+        owners, lambda owner, own: parts[owner].take(pa.array(rows.take(own))), pa.concat_batches
+    )
+    return picked
 
 
 def _place(places: tuple[Ints, ...], row: int) -> tuple[int, ...]:

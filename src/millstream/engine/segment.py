@@ -6,7 +6,7 @@ within a code are searched in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -63,6 +63,19 @@ class Segment:
         heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
         codes = 0 if self._codes is None else self._codes.nbytes
         return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes)
+
+    @cached_property
+    def bulk(self) -> int:
+        """The bytes of the columns whose width is not fixed by their types."""
+        return self.frame.bulk
+
+    def widest(self, names: Sequence[str]) -> int:
+        """No row takes more bytes in these columns."""
+        return sum(map(self.frame.widest, names))
+
+    def widths(self, names: Sequence[str]) -> Ints:
+        """The bytes each row takes in these columns."""
+        return sum(map(self.frame.widths, names), np.zeros(len(self), dtype=np.int64))
 
     @cached_property
     def counts(self) -> Ints:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.guards import Guard
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming
+from millstream.engine.widths import overflowed
 from millstream.errors import QueryFailed
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
@@ -33,6 +34,8 @@ class Layout:
         self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], guards: Mapping[str, Guard]
     ) -> None:
         self.cuts = cuts
+        left, right = ({name for member in members for name in member.wide[side]} for side in (0, 1))
+        self.wide = (tuple(left), tuple(right))
         borders = [within.lo, *cuts, within.hi]
         found: dict[Guard | None, dict[str, list[_Share]]] = {}
         for member in members:
@@ -69,9 +72,23 @@ class Family:
     def serve(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
         """The pieces of pairs whose classes end here."""
         try:
-            yield from self._pieces(pairs, ends, conditions)
+            yield from self._in_halves(pairs, ends, conditions)
         except QueryFailed as failure:
             raise QueryFailed(self._failing(pairs, ends, conditions), failure.cause) from failure
+
+    def _in_halves(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+        """All at once; or half of the pairs at a time, where expressions give more than a column can hold."""
+        try:
+            yield from self._pieces(pairs, ends, conditions)
+        except QueryFailed as failure:
+            if len(pairs) < 2 or not overflowed(failure.__cause__):
+                raise
+        else:
+            return
+        middle = len(pairs) // 2
+        for start, stop in ((0, middle), (middle, len(pairs))):
+            inside = [min(max(end, start), stop) - start for end in ends]
+            yield from self._in_halves(pairs.part(start, stop), inside, conditions)
 
     def _pieces(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
         low = ends[self._marks[0]]
@@ -89,11 +106,15 @@ class Family:
                 yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
 
     def _failing(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> list[str]:
-        """Those that fail on their own pairs: a narrow window may never meet what a wide one fails on."""
+        """Those that fail on their own pairs: a narrow window may never meet what a wide one fails on.
+
+        None where the failure does not come again: then nobody is to blame, and the batch fails as a whole.
+        """
         found = []
         for share in self._shares:
             try:
-                list(Family([share])._pieces(pairs, ends, conditions))
+                for _ in Family([share])._in_halves(pairs, ends, conditions):
+                    pass
             except QueryFailed:
                 found.append(share[0].name)
         return found
@@ -111,6 +132,10 @@ class Server:
         self._waiting: dict[Guard, list[Pairs]] = {}
 
     def serve(self, pairs: Pairs) -> Iterator[Served]:
+        for some in pairs.cut(self._layout.wide):
+            yield from self._serve(some)
+
+    def _serve(self, pairs: Pairs) -> Iterator[Served]:
         if not len(pairs):
             return
         for guard, families in self._layout.behind.items():
@@ -121,12 +146,16 @@ class Server:
             waiting = self._waiting.setdefault(guard, [])
             waiting.append(passed)
             if sum(map(len, waiting)) >= self._enough:
-                yield from self._look_at(_joined(self._waiting.pop(guard)), families)
+                yield from self._look_at_all(self._waiting.pop(guard), families)
 
     def finish(self) -> Iterator[Served]:
         """What still waits behind guards."""
         for guard, waiting in self._waiting.items():
-            yield from self._look_at(_joined(waiting), self._layout.behind[guard])
+            yield from self._look_at_all(waiting, self._layout.behind[guard])
+
+    def _look_at_all(self, waiting: Sequence[Pairs], families: Sequence[Family]) -> Iterator[Served]:
+        for pairs in _joined(waiting).cut(self._layout.wide):
+            yield from self._look_at(pairs, families)
 
     def _look_at(self, pairs: Pairs, families: Sequence[Family]) -> Iterator[Served]:
         if not len(pairs):

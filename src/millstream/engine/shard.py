@@ -6,7 +6,7 @@ because only whoever sees all shards can know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,34 +14,22 @@ import pyarrow as pa
 
 from millstream.engine.arrow import microseconds
 from millstream.engine.backlog import Backlog, Budget
-from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.chain_run import ChainRun
-from millstream.engine.intake import CODE
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import SEQUENCE, Held, Part
+from millstream.engine.release import Held, Part
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Unit
 from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.model.stream import Stream
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan, Signature
 
 Sink = Callable[[list[str], int, pa.RecordBatch], None]
 """Takes rows for all queries that get them, with the batch their probing tuples arrived in."""
-Signature = tuple[str, ...]
 Arrivals = Mapping[str, pa.RecordBatch]
 """The rows of a chain's sides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Late:
-    """Rows that came too late for a chain, or that have no time or no sense."""
-
-    stream: str
-    reason: str
-    rows: pa.RecordBatch
-    chain: Signature | None = None
 
 
 @dataclass(slots=True)
@@ -72,7 +60,6 @@ class Shard:
         self._backlog = Backlog(policy)
         self._store, self._chunk, self._hash_bits = store, chunk, hash_bits
         self._running: dict[Signature, _Running] = {}
-        self.late: list[Late] = []
         self.change(plan, since)
 
     def change(self, plan: Plan, since: Mapping[str, int]) -> None:
@@ -83,9 +70,13 @@ class Shard:
             if known is None:
                 known = _Running(self._start(chain, since))
             else:
+                before = known.chain.since()
                 known.chain.change(chain, since)
-                names = {member.name for member in chain.members}
-                known.held = {name: held for name, held in known.held.items() if name in names}
+                after = known.chain.since()
+                # A query replaced by another of its name begins anew: what was held for it is not the other's.
+                known.held = {
+                    name: held for name, held in known.held.items() if name in after and after[name] == before[name]
+                }
             running[chain.signature] = known
         self._running = running
 
@@ -95,6 +86,7 @@ class Shard:
             self._functions,
             since=since,
             store=self._store(chain.signature),
+            strict=self._strict,
             chunk=self._chunk,
             hash_bits=self._hash_bits,
         )
@@ -115,14 +107,19 @@ class Shard:
             run.arrive(in_time, batch)
         self._work(budget)
 
+    def step_by_step(self, batch: int, parts: Sequence[Mapping[Signature, Arrivals]], budget: Budget) -> None:
+        """A batch whose rows are more than one batch of Arrow's can hold; the budget is for all its parts together."""
+        for part in parts[:-1]:
+            self.step(batch, part, budget if budget == Budget() else Budget(units=0))
+        self.step(batch, parts[-1] if parts else {}, budget)
+
     def settle(self, watermarks: Mapping[Signature, int]) -> None:
         """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
-            if self._strict:
-                bounds = running.chain.bounds(self._policy)
-                for name, held in running.held.items():
-                    held.release(bounds[name], partial(self.sink, [name], running.chain.batch))
+            bounds = running.chain.bounds(self._policy) if self._strict else {}
+            for name, held in running.held.items():
+                held.release(bounds[name] if self._strict else None, partial(self.sink, [name], running.chain.batch))
 
     def keep(self) -> None:
         """State goes where the store has it: at the latest when it is saved."""
@@ -155,32 +152,37 @@ class Shard:
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
 
-    def saved(self, keep: Callable[[str, pa.RecordBatch], str]) -> dict[Signature, ChainManifest]:
+    def saved(self, keep: Callable[[str, pa.Table], str]) -> dict[Signature, ChainManifest]:
         """Every chain as it stands; `keep` stores rows held for their turn under a name it chooses."""
         found = {}
         for signature, running in self._running.items():
-            held = {name: keep(name, held.saved()) for name, held in running.held.items() if len(held)}
+            since = running.chain.since()
+            held = [
+                HeldEntry(name, since[name], keep(name, held.saved()))
+                for name, held in running.held.items()
+                if len(held)
+            ]
             found[signature] = running.chain.saved(held)
         return found
 
-    def restore(self, saved: Mapping[Signature, ChainManifest], load: Callable[[str], pa.RecordBatch]) -> None:
+    def restore(self, saved: Mapping[Signature, ChainManifest], load: Callable[[str], pa.Table]) -> None:
         """Goes on from what was saved; a chain that was not begins empty."""
         for signature, running in self._running.items():
             manifest = saved.get(signature, ChainManifest())
             running.chain.restore(manifest)
-            names = {member.name for member in running.chain.chain.members}
-            running.held = {query: Held.restored(load(name)) for query, name in manifest.held if query in names}
+            since = running.chain.since()
+            running.held = {
+                entry.query: Held.restored(load(entry.name))
+                for entry in manifest.held
+                if since.get(entry.query) == entry.since
+            }
 
     def _in_time(self, stream: Stream, rows: pa.RecordBatch, run: ChainRun) -> pa.RecordBatch:
+        """The rows that are not late for this chain; whoever hands rows in tells of those that are."""
         times = microseconds(rows.column(stream.time))
         if not len(times) or times.min() >= run.watermark:
             return rows
-        late = times < run.watermark
-        shown = rows.drop_columns([name for name in (SEQUENCE, CODE) if name in rows.schema.names])
-        self.late.append(
-            Late(stream.name, "older than the watermark", shown.filter(pa.array(late)), run.chain.signature)
-        )
-        return rows.filter(pa.array(~late))
+        return rows.filter(pa.array(times >= run.watermark))
 
     def _work(self, budget: Budget) -> None:
         if budget == Budget():

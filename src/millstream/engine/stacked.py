@@ -7,17 +7,19 @@ beside them that share their block: numpy copies four numbers in the time of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.frame import Values, as_arrow, taken
 from millstream.engine.probe import spread
 from millstream.engine.segment import Condition, Segment
+from millstream.engine.widths import interleaved
 
 _BITS = 2
 _WIDE = 1 << _BITS
@@ -45,18 +47,19 @@ class Met:
         upto = [0, *_upto(self._ends, self._places).tolist()]
         return [stop - start for start, stop in pairwise(upto)]
 
-    def stacked(self, most: int) -> list[Stacked] | None:
-        """The pairs, so many at a time; None where a single row meets more."""
-        if len(self) <= most:
-            return [self._part(0, len(self._rows), self._places)] if len(self) else []
-        if int(self._counts.max()) > most:
+    def stacked(self, most: int) -> Iterator[Stacked] | None:
+        """The pairs, so many at a time, made when they are asked for; None where a single row meets more."""
+        if len(self) > most and int(self._counts.max()) > most:
             return None
-        found, start, done = [], 0, 0
-        while start < len(self._rows):
-            stop = int(self._ends.searchsorted(done + most, "right"))
-            found.append(self._part(start, stop, np.clip(self._places, start, stop) - start))
-            start, done = stop, int(self._ends[stop - 1])
-        return found
+        return self._parts(most)
+
+    def _parts(self, most: int) -> Iterator[Stacked]:
+        if len(self) <= most:
+            if len(self):
+                yield self._part(0, len(self._rows), self._places)
+            return
+        for start, stop in widths.stretches(self._counts, most):
+            yield self._part(start, stop, np.clip(self._places, start, stop) - start)
 
     def _part(self, start: int, stop: int, places: Ints) -> Stacked:
         rows, begin, counts = (some[start:stop] for some in (self._rows, self._begin, self._counts))
@@ -94,16 +97,38 @@ class Stacked:
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         if name not in self._columns:
-            self._columns[name] = self._column(name)
+            column = self._column(name)
+            if column is None:
+                return self._gathered(name, positions)
+            self._columns[name] = column
         return as_arrow(taken(self._columns[name], positions), self._segments[0].frame.kinds[name])
 
-    def _column(self, name: str) -> Values:
-        """All picked rows of a column: plain where it is plain in every segment."""
+    def widest(self, names: Sequence[str]) -> int:
+        """No row takes more bytes in these columns."""
+        return max(segment.widest(names) for segment in self._segments)
+
+    def widths(self, names: Sequence[str]) -> Ints:
+        """The bytes each picked row takes in these columns."""
+        return self._picked([segment.widths(names) for segment in self._segments])
+
+    def _gathered(self, name: str, positions: Ints) -> pa.Array:
+        """Of a column with wide rows: those that are asked for, and none of those beside them."""
+        blocks = positions >> _BITS
+        rows = (self._blocks.take(blocks) << _BITS) + (positions & (_WIDE - 1))
+        owners = np.searchsorted(self._ends[1:], blocks, side="right")
+        return interleaved(
+            owners, lambda owner, own: self._segments[owner].gather(name, rows.take(own)), pa.concat_arrays
+        )
+
+    def _column(self, name: str) -> Values | None:
+        """All picked rows of a column: plain where it is plain in every segment. None where they may be too wide."""
         if name == self._segments[0].time:
             return self.times
         values = [segment.frame.values[name] for segment in self._segments]
         if all(isinstance(some, np.ndarray) for some in values):
             return self._picked(values)
+        if self.widest([name]) * len(self._blocks) * _WIDE > widths.CHUNK_BYTES:
+            return None
         picked = []
         for segment, (start, stop) in zip(self._segments, pairwise(self._ends), strict=True):
             rows = (self._blocks[start:stop, None] << _BITS) + np.arange(_WIDE)

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from millstream.engine.chain_manifest import SegmentEntry
-from millstream.engine.files import Files
+from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.engine.files import Files, Stamp, stamp_of
 from millstream.engine.frame import Frame
 from millstream.engine.segment import Segment
 
@@ -26,6 +26,10 @@ class Store(Protocol):
 
     def name(self, segment: Segment) -> str:
         """What to ask for to get a kept segment again."""
+        ...
+
+    def stamps(self, segment: Segment) -> tuple[Stamp, ...]:
+        """What the files of a kept segment are known by."""
         ...
 
     def load(self, entry: SegmentEntry) -> Segment: ...
@@ -46,6 +50,9 @@ class MemoryStore:
     def name(self, segment: Segment) -> str:
         return str(segment.number)
 
+    def stamps(self, _: Segment) -> tuple[Stamp, ...]:
+        return ()
+
     def load(self, entry: SegmentEntry) -> Segment:
         return self._segments[entry.name]
 
@@ -60,14 +67,18 @@ class FileStore:
         self._files = files
         self.prefix = prefix
         self._names: dict[int, str] = {}
+        self._stamps: dict[str, tuple[Stamp, ...]] = {}
         files.make()
 
     def keep(self, segment: Segment) -> Segment:
         name = self._names[segment.number] = f"{self.prefix}{segment.number}"
         rows, index = files_of(name)
         metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
-        self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata))
-        self._files.write_arrow(index, pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]}))
+        keys = pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]})
+        self._stamps[name] = (
+            self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata)),
+            self._files.write_arrow(index, keys),
+        )
         if segment.nbytes < _WORTH_MAPPING:
             return segment
         return self._opened(name, segment)
@@ -75,16 +86,28 @@ class FileStore:
     def name(self, segment: Segment) -> str:
         return self._names[segment.number]
 
+    def stamps(self, segment: Segment) -> tuple[Stamp, ...]:
+        return self._stamps[self.name(segment)]
+
     def load(self, entry: SegmentEntry) -> Segment:
-        self._names[entry.number] = entry.name
-        return self._opened(entry.name, entry)
+        """Raises DamagedFileError where the files are not those the entry is of."""
+        self._names[entry.number], self._stamps[entry.name] = entry.name, entry.stamps
+        return self._opened(entry.name, entry, entry.stamps)
 
     def drop(self, segment: Segment) -> None:
-        for name in files_of(self._names.pop(segment.number)):
+        for name in files_of(self._forgotten(segment)):
             self._files.delete(name)
 
-    def _opened(self, name: str, known: Segment | SegmentEntry) -> Segment:
-        rows, index = (self._files.read_arrow(file) for file in files_of(name))
+    def _forgotten(self, segment: Segment) -> str:
+        name = self._names.pop(segment.number)
+        self._stamps.pop(name, None)
+        return name
+
+    def _opened(self, name: str, known: Segment | SegmentEntry, stamps: tuple[Stamp, ...] = ()) -> Segment:
+        rows, index = (
+            self._files.read_arrow(file, stamp)
+            for file, stamp in zip(files_of(name), stamps or (None, None), strict=True)
+        )
         time = rows.schema.metadata[_TIME].decode()
         rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
         frame = Frame.of(rows.replace_schema_metadata(rest or None))
@@ -106,3 +129,35 @@ class FileStore:
 def files_of(name: str) -> tuple[str, str]:
     """The files a segment of this name is made of."""
     return f"{name}.arrow", f"{name}.index.arrow"
+
+
+def chain_files(chain: ChainManifest) -> dict[str, Stamp]:
+    """Every file a saved chain needs, and what it is known by."""
+    found = {f"{entry.name}.arrow": stamp_in(entry.name) for entry in chain.held}
+    for entry in chain.segments:
+        found |= dict(zip(files_of(entry.name), entry.stamps, strict=True))
+    return found
+
+
+def keep_rows(files: Files, name: str, rows: pa.Table) -> str:
+    """Rows as one file; the name it says they have ends with their stamp."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write(rows)
+    content = sink.getvalue()
+    stamp = stamp_of(content)
+    kept = f"{name}-{stamp.size:x}-{stamp.crc:08x}"
+    with files.system.open_output_stream(files.path(f"{kept}.arrow")) as out:
+        out.write(content)
+    return kept
+
+
+def load_rows(files: Files, kept: str) -> pa.Table:
+    """Raises DamagedFileError where the file is not the one that was kept."""
+    return files.read_table(f"{kept}.arrow", stamp_in(kept))
+
+
+def stamp_in(kept: str) -> Stamp:
+    """The stamp in the name of kept rows."""
+    size, crc = kept.rsplit("-", 2)[-2:]
+    return Stamp(int(size, 16), int(crc, 16))

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millstream.model.stream import Stream
 
 NEVER = -(2**62)
+FAR = 2**62
 
 
 @dataclass(slots=True)
 class StreamClock:
-    """The greatest event time of a stream, and when (processing time, us) its last row came."""
+    """The greatest event time of a stream, and for how long it has been asked for rows in vain.
+
+    `silent` is when it first had none, since it last had some; `asked` when it was last asked. Times are microseconds.
+    What passes while nobody asks, because a batch is long or the pipeline is down, is no silence of the stream's.
+    """
 
     stream: Stream
     greatest: int = NEVER
-    heard: int | None = None
+    silent: int | None = None
+    asked: int = 0
 
-    def saw(self, time: int, now: int) -> None:
-        self.greatest = max(self.greatest, time)
-        self.heard = now
+    def saw(self, greatest: int) -> None:
+        """It was asked and had rows up to this time."""
+        self.greatest = max(self.greatest, greatest)
+        self.silent = None
+
+    def had_nothing(self, now: int) -> None:
+        self.asked = now
+        if self.silent is None:
+            self.silent = now
 
     @property
     def watermark(self) -> int:
         return self.greatest - self.stream.delay if self.greatest > NEVER else NEVER
 
-    def is_idle(self, now: int, started: int) -> bool:
-        silent = now - (self.heard if self.heard is not None else started)
-        return self.stream.idle is not None and silent > self.stream.idle
+    @property
+    def is_idle(self) -> bool:
+        return self.stream.idle is not None and self.silent is not None and self.asked - self.silent > self.stream.idle
+
+    def horizon(self, future: int) -> int:
+        """The latest time a row may have: so far beyond the times seen before and beyond today; 0 is no limit.
+
+        One row of the year 2200 would otherwise make all later ones late, for good.
+        """
+        return max(self.greatest, today()) + future if future else FAR
 
 
-def chain_watermark(clocks: Iterable[StreamClock], now: int, started: int) -> int:
+def chain_watermark(clocks: Iterable[StreamClock]) -> int:
     """The minimum over streams that are not idle; if all are, event time stands still."""
-    active = [clock.watermark for clock in clocks if not clock.is_idle(now, started)]
-    return min(active, default=NEVER)
+    return min((clock.watermark for clock in clocks if not clock.is_idle), default=NEVER)
+
+
+def today() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1_000
