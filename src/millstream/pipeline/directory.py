@@ -1,35 +1,39 @@
 """A pipeline's directory: what lies where, and whose it is while a pipeline runs.
 
-registry/   statements in the order they took effect; registry/inbox/ those that wait for the next batch
+registry/   statements in the order they took effect; registry/inbox/ those that wait for the next batch;
+            registry/copies/ the same again
 manifest/   one file per committed batch, the last few
 segments/   state
 results/    a folder per query, unless it has a path of its own
 late/       a folder per stream: rows that came too late, have no time or do not parse
 spark/      Spark's own checkpoint
 lock        held by the running pipeline
+
+Files of any other name are somebody else's: they are neither read nor deleted.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from millstream.engine.files import Files
+from millstream.engine.files import Files, above, sync_paths
 from millstream.errors import ScriptError, Where
+from millstream.pipeline.lease import Held, Lease, Lock, in_use
+from millstream.pipeline.registry import Registry
 
-FOLDERS = ("registry", "registry/inbox", "manifest", "segments", "results", "late")
+FOLDERS = ("registry", "registry/copies", "registry/inbox", "manifest", "segments", "results", "late")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Directory:
     """`place` is a local path or an address that both Spark and Arrow can reach."""
 
     place: str
     files: Files
+    _held: Held | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def at(cls, place: str | Path) -> Directory:
@@ -41,6 +45,8 @@ class Directory:
         try:
             for folder in FOLDERS:
                 self.files.make(folder)
+            if self.files.is_local:
+                sync_paths(above(self.files.path(f"{FOLDERS[0]}/x")))
         except OSError as error:
             raise ScriptError(
                 f"the directory cannot be made ({error})",
@@ -51,7 +57,7 @@ class Directory:
 
     def exists(self) -> bool:
         """Whether a pipeline has ever been here."""
-        return bool(self.files.names("registry"))
+        return bool(Registry(self.files.below("registry")).count())
 
     @property
     def checkpoint(self) -> str:
@@ -60,38 +66,27 @@ class Directory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time. The system lets go of the lock however the process ends."""
-        if not self.files.is_local:
-            yield
-            return
-        path = Path(self.files.path("lock"))
-        with path.open("a+") as file:
+        """One process at a time."""
+        with self._lock().held() as held:
+            self._held = held
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise self.in_use() from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
+                yield
+            finally:
+                self._held = None
+
+    def check_ours(self) -> None:
+        """Before anything counts: raises ScriptError where another run has taken the directory over."""
+        if self._held is None:
+            raise RuntimeError("the directory is not locked")
+        self._held.check()
 
     def in_use(self) -> ScriptError:
         """What to say to a second pipeline."""
-        return ScriptError(
-            f"a pipeline is running here (process {self.files.read('lock').decode().strip() or 'unknown'})",
-            "a directory belongs to one running pipeline",
-            "Stop that one, or choose another directory. `millstream query` changes a running one.",
-            Where(file=self.place),
-        )
+        return in_use(self._lock().owner(), self.place)
 
     def is_running(self) -> bool:
-        """Whether some process holds the lock."""
-        path = Path(self.files.path("lock"))
-        if not self.files.is_local or not path.exists():
-            return False
-        with path.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        """Whether some process holds the lock. To look refuses nobody a start."""
+        return self._lock().is_taken()
+
+    def _lock(self) -> Lock | Lease:
+        return Lock(self.files) if self.files.is_local else Lease(self.files)

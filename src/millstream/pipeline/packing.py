@@ -6,9 +6,14 @@ source is ever unpacked: manifests are JSON, segments and results are Arrow.
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
+
+from millstream.errors import ScriptError
+from millstream.model.functions import Function
 
 _Serializer: Any = CloudPickleSerializer
 
@@ -16,6 +21,19 @@ _Serializer: Any = CloudPickleSerializer
 def packed(what: object) -> bytes:
     """Users' functions go along by value: workers could not import them."""
     return bytes(_Serializer().dumps(what))
+
+
+def check_sendable(functions: Mapping[str, Function]) -> None:
+    """Refuses a function that cannot travel to the workers, because of something it holds on to."""
+    for name, function in functions.items():
+        try:
+            packed(function)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise ScriptError(
+                f"function {name} cannot be sent to Spark's workers ({error})",
+                "a function may use modules, and values that can be pickled",
+                "Make what it uses inside it, or at the top of a module.",
+            ) from None
 
 
 def unpacked(what: bytes) -> Any:

@@ -11,18 +11,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.compile import compile_script
-from millstream.errors import ScriptError
+from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
-from millstream.model.stream import check_name
+from millstream.model.script import Script
+from millstream.model.stream import Stream, check_name
+from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.places import literal, located
 from millstream.pipeline.progress import BatchProgress
-from millstream.pipeline.registry import unknown_query
+from millstream.pipeline.recovery import recover
+from millstream.pipeline.registry import already_there, being_dropped, unknown_query
 from millstream.pipeline.results import read_results
-from millstream.pipeline.running import Running, now
+from millstream.pipeline.running import Running
 from millstream.pipeline.session import cores_of, make_session, session_for
-from millstream.pipeline.sinks import Callback
-from millstream.pipeline.sources import columns_of, united
+from millstream.pipeline.sinks import Callback, check_formats
+from millstream.pipeline.sources import united
 from millstream.pipeline.step import Stepper
 from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
@@ -94,16 +98,17 @@ class Pipeline:
     ) -> None:
         """Declares a stream that is a streaming DataFrame."""
         self._before_start("streams are declared")
+        check_name("stream", name)
         hints = {"time": time, "delay": delay, "idle": idle, "rate": rate, "keys": keys}
         given = ", ".join(f"{key} = '{_escaped(str(value))}'" for key, value in hints.items() if value is not None)
-        columns = ", ".join(f'"{_doubled(column)}" {kind}' for column, kind in columns_of(frame))
-        self._statements.append(f"CREATE STREAM {name} ({columns}) WITH ({given})")
+        columns = ", ".join(columns_of(frame))
+        self._statements.append(f'CREATE STREAM "{name}" ({columns}) WITH ({given})')
         self._frames[name] = frame
 
     def read(self, name: str, source: str, /, **options: str) -> None:
         """Reads a declared stream from somewhere else than its declaration says: a format of Spark's, with options."""
         self._before_start("sources are named")
-        self._elsewhere[name] = (("format", source), *options.items())
+        self._elsewhere[name.lower()] = (("format", source), *options.items())
 
     def sql(self, script: str) -> None:
         """Adds statements: CREATE STREAM, CREATE QUERY, SET."""
@@ -112,28 +117,36 @@ class Pipeline:
 
     def query(self, name: str, select: str, *, sink: Callback | None = None, **options: str) -> QueryHandle:
         """Adds a query; while the pipeline runs, from the next batch on. `sink` gets (batch, rows) of each commit."""
+        check_name("query", name)
         given = ", ".join(f"{key} = '{_escaped(value)}'" for key, value in options.items())
-        statement = f"CREATE QUERY {name}{f' WITH ({given})' if given else ''} AS {select.strip().rstrip(';')}"
-        if self._control is None:
+        statement = f'CREATE QUERY "{name}"{f" WITH ({given})" if given else ""} AS {select.strip().rstrip(";")}'
+        control = self._control
+        if control is None:
             self._statements.append(statement)
         else:
-            if name in self._control.in_force.queries:
-                raise ScriptError(f'query "{name}" is there already', "names differ", "Drop it first, or rename it.")
-            self._control.compile(f"{self._control.in_force.text()}{statement};")
-            self._control.registry.ask("add", name, statement)
+            known = control.in_force.find(name)
+            if known is not None:
+                asked = [entry.query.lower() for _, entry in control.registry.waiting() if entry.action == "drop"]
+                raise being_dropped(known) if known.lower() in asked else already_there(known)
+            control.tried(f"{control.in_force.text()}{statement};")
+            # A batch may take the query up as soon as it is asked for: its callback must be known by then.
+            if sink is not None:
+                control.register(name, sink)
+            control.registry.ask("add", name, statement)
         if sink is not None:
             self._callbacks[name] = sink
-            if self._control is not None:
-                self._control.callbacks[name] = sink
+        else:
+            self._callbacks.pop(name, None)
         return QueryHandle(self, name)
 
     def drop(self, name: str) -> None:
         """Ends a query with the next batch. Its results stay."""
         if self._control is None:
             raise ScriptError(f'query "{name}" is not running', "running queries are dropped", "Start the pipeline.")
-        if name not in self._control.in_force.queries:
+        known = self._control.in_force.find(name)
+        if known is None:
             raise unknown_query(name, self._control.in_force.queries)
-        self._control.registry.ask("drop", name)
+        self._control.registry.ask("drop", known)
 
     def queries(self) -> list[str]:
         """The names of the queries in force."""
@@ -150,13 +163,20 @@ class Pipeline:
         return FORMATS[style](self.plan())
 
     def results(self, name: str) -> pa.Table:
-        """What a query has given in all committed batches."""
+        """What a query has given in all committed batches, since it is what it is now."""
         if self._control is None:
             raise ScriptError("the pipeline has not been started", "results are those of its runs", "Start it.")
-        queries = self._control.queries()
-        if name not in queries:
-            raise unknown_query(name, queries)
-        return read_results(self._control.targets()[name], queries[name])
+        known = self._control.in_force.find(name)
+        if known is None:
+            raise unknown_query(name, self._control.in_force.queries)
+        if self._control.sinks.takes(known):
+            found, valid = (
+                f"the rows of {known} go to a sink",
+                "results are those in Parquet files of the pipeline's own",
+            )
+            raise ScriptError(found, valid, "Look where the sink has put them.")
+        query, since = self._control.queries()[known], self._control.since()[known]
+        return read_results(self._control.targets()[known], query, since)
 
     def start(self) -> None:
         """Begins to read; returns at once."""
@@ -218,22 +238,28 @@ class Pipeline:
         try:
             self.directory.make()
             self._owned.enter_context(self.directory.locked())
+            recover(self.directory, self._tell)
             control = Control(
                 self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
             )
             declared = control.check(script)
-            self._spark = session_for(self._spark or make_session(self.name))
-            streams = [
-                replace(stream, options=self._elsewhere.get(stream.name, stream.options)) for stream in declared.streams
-            ]
-            source = united(self._spark, streams, self._frames)
+            self._spark = session_for(self._spark or make_session(self.name), declared.streams)
+            source = united(self._spark, self._sources(declared, control.base), self._frames)
+            check_formats(self._spark, declared.queries, control.base)
             slots = declared.settings.slots or cores_of(self._spark)
-            self._stepper = Stepper(self._spark, self.directory, min(slots, _MOST_SLOTS), self._functions, now())
+            self._stepper = Stepper(self._spark, self.directory, min(slots, _MOST_SLOTS), self._functions)
+            self._tell_slots(declared.settings.slots, self._stepper.slots)
+            self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
+            if control.in_force.script not in ("", script) and control.resume():
+                # Rows of the last batch are for the queries that gave them, which an edited script may have changed.
+                self._run.recover()
             control.begin(script, self._stepper.manifest.batch + 1)
             self._control = control
+            if not control.in_force.queries:
+                self._tell("no query is in force: rows that come are read and not kept")
             for warning in control.sinks.warnings():
                 self._tell(warning)
-            self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
+            self._run.recover()
             if self._asked_to_stop:  # while Spark was starting
                 self._run.ask_to_stop()
             self._run.launch(source, available_now=available_now)
@@ -241,6 +267,27 @@ class Pipeline:
             self._owned.close()
             raise
         return self._run
+
+    def _sources(self, declared: Script, base: str) -> list[Stream]:
+        """The streams with the options they are read by."""
+        names = [stream.name for stream in declared.streams]
+        for name in self._elsewhere.keys() - {name.lower() for name in names}:
+            todo = did_you_mean(name, names, "Use one of these.")
+            raise ScriptError(f'no stream "{name}" to read', f"the streams are {listing(names)}", todo)
+        found = []
+        for stream in declared.streams:
+            options = self._elsewhere.get(stream.name.lower(), stream.options)
+            found.append(replace(stream, options=literal(located(options, base))))
+        return found
+
+    def _tell_slots(self, asked: int, slots: int) -> None:
+        """The number of slots is settled when a directory is begun: state is divided by it."""
+        if asked and asked != slots:
+            limit = f"{_MOST_SLOTS} at most, and " if asked > _MOST_SLOTS else ""
+            self._tell(
+                f"slots = {asked} has no effect: {slots} are in force. There are {limit}as many as there were when the"
+                " directory was begun; use a new directory for another number"
+            )
 
     def _script(self) -> str:
         if not self._statements:
@@ -254,7 +301,3 @@ class Pipeline:
 
 def _escaped(text: str) -> str:
     return text.replace("'", "''")
-
-
-def _doubled(text: str) -> str:
-    return text.replace('"', '""')

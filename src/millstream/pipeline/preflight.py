@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
+from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.sinks import external_of
+from millstream.pipeline.places import is_address, located
+from millstream.pipeline.sinks import wrong_sinks
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+_READ = (*FILE_FORMATS, "kafka", "rate", "rate-micro-batch", "socket", "delta", "iceberg")
+_KAFKA = ("subscribe", "subscribepattern", "assign")
 
 
 def preflight(script: str, directory: Directory, functions: Mapping[str, Function]) -> None:
     """Sources that are there, sinks that make sense, a directory that is free and holds the same streams."""
     if directory.is_running():
         raise directory.in_use()
-    declared = Control(directory, functions, {}, None, lambda _: None).check(script)
-    for stream in declared.streams:
-        check_path(stream)
-    for query in declared.queries:
-        external_of(query)
+    control = Control(directory, functions, {}, None, lambda _: None)
+    for stream in control.check(script).streams:
+        try:
+            check_path(replace(stream, options=located(stream.options, control.base)))
+        except ScriptError as error:
+            raise error.at(stream.where) from None
+
+
+def wrong_ends(script: Script, base: str = "") -> list[ScriptError]:
+    """What a look at the options of streams and queries finds, wherever the script will run."""
+    found = []
+    for stream in script.streams:
+        try:
+            _check_options(stream)
+        except ScriptError as error:
+            found.append(error.at(stream.where))
+    return found + wrong_sinks(script, base)
 
 
 def check_path(stream: Stream) -> None:
@@ -34,14 +52,46 @@ def check_path(stream: Stream) -> None:
         return
     path = options.get("path")
     if path is None:
-        raise ScriptError(
-            f"stream {stream.name} has no path",
-            f"a stream of {kind} files is read from a folder",
-            "Add path = '...' to WITH.",
-        )
-    if "://" not in path and not any(letter in path for letter in "*?[{") and not Path(path).exists():
+        raise _without_path(stream, kind)
+    is_pattern = any(letter in path for letter in "*?[{\\")
+    if not is_address(path) and not is_pattern and not Path(path).exists():
         raise ScriptError(
             f"stream {stream.name} reads '{path}', which does not exist",
-            "the path is a folder of files, seen from where the command runs",
+            "the path is a folder of files; a relative one counts from where the directory was begun",
             "Make the folder, or correct the path.",
         )
+
+
+def _check_options(stream: Stream) -> None:
+    """A stream without a format and a path may be read from elsewhere, by `Pipeline.read`."""
+    options = {name.lower(): value for name, value in stream.options}
+    kind = options.get("format", "").lower()
+    near = difflib.get_close_matches(kind, _READ, n=1, cutoff=0.66)
+    if kind and kind not in _READ and near:
+        raise ScriptError(
+            f"stream {stream.name} has format = '{kind}'",
+            f"formats of Spark's are {', '.join(_READ)}",
+            f'Did you mean "{near[0]}"?',
+        )
+    if kind in FILE_FORMATS and "path" not in options:
+        raise _without_path(stream, kind)
+    if "path" in options and not options["path"].strip():
+        raise ScriptError(f"stream {stream.name} has path = ''", "a path names a folder", "Name the folder.")
+    value = options.get("value", "json")
+    if value.lower() != "json":
+        valid = "value = 'json' reads the column value as JSON"
+        raise ScriptError(f"value = '{value}'", valid, "Use 'json', or leave it out.")
+    if kind == "kafka" and "kafka.bootstrap.servers" not in options:
+        valid = "Kafka is found by kafka.bootstrap.servers"
+        raise ScriptError(f"stream {stream.name} names no servers", valid, "Add it to WITH.")
+    if kind == "kafka" and not options.keys() & set(_KAFKA):
+        valid = "subscribe = '...' names its topics"
+        raise ScriptError(f"stream {stream.name} names no topic", valid, "Add it to WITH.")
+
+
+def _without_path(stream: Stream, kind: str) -> ScriptError:
+    return ScriptError(
+        f"stream {stream.name} has no path",
+        f"a stream of {kind} files is read from a folder",
+        "Add path = '...' to WITH.",
+    )

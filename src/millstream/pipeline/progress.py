@@ -68,7 +68,6 @@ def progress(done: Done, *, held_back: bool = False) -> BatchProgress:
     split["commit"] = done.published - done.worked
     chains = [chain for report in done.reports for chain in report.chains.values()]
     segments = [entry for chain in chains for entry in chain.segments]
-    clocks = done.manifest.clocks
     return BatchProgress(
         done.manifest.batch,
         _sums(report.rows_in for report in done.reports),
@@ -77,7 +76,7 @@ def progress(done: Done, *, held_back: bool = False) -> BatchProgress:
         sum(entry.rows for entry in segments),
         sum(entry.nbytes for entry in segments),
         _slices(done),
-        {stream: done.committed - clock.greatest / 1e6 for stream, clock in clocks.items()},
+        {stream: done.committed - greatest / 1e6 for stream, greatest in done.manifest.greatest.items()},
         sum(report.deferred for report in done.reports),
         held_back,
         done.published - done.began,

@@ -1,33 +1,54 @@
 """The registry: every statement that ever took effect, in order, and those that wait for the next batch.
 
 What runs now follows from it: streams and settings of the script last started, its queries and those added since,
-without those dropped or stopped by an error.
+without those dropped or stopped by an error. Every entry is kept twice, because nothing else says what runs.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TypeVar
 
 from millstream import sql
-from millstream.engine.files import Files
-from millstream.errors import ScriptError
+from millstream.engine.files import DamagedFileError, Files, damaged
+from millstream.errors import ScriptError, Where
+from millstream.pipeline.sealed import read_sealed, sealed, set_aside
 
-INBOX = "inbox"
+INBOX, COPIES = "inbox", "copies"
+_ACTIONS = ("script", "add", "drop", "fail")
+_ASKED = ("add", "drop")
+_NAME = re.compile(r"\d{6,}\.json")
+_TICKET = re.compile(r"\d{20}-[0-9a-f]{6}\.json")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that took effect with a batch: a script, a query added or dropped, or a query stopped by an error."""
+    """Something that took effect with a batch: a script, a query added or dropped, or a query stopped by an error.
+
+    The first of a directory also says from where relative paths count, and what the pipeline is known by.
+    """
 
     action: str
     batch: int
     text: str = ""
     query: str = ""
     error: str = ""
+    base: str = ""
+    owner: str = ""
+
+    def __post_init__(self) -> None:
+        if self.action not in _ACTIONS:
+            raise ScriptError(f"action {self.action!r}", f"it is one of {', '.join(_ACTIONS)}", "Use one of these.")
+        for one in fields(self):
+            kind = int if one.name == "batch" else str
+            if not isinstance(getattr(self, one.name), kind):
+                raise ScriptError(f"{one.name} = {getattr(self, one.name)!r}", f"it is a {kind.__name__}", "Mend it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,12 @@ class InForce:
     failed: Mapping[str, str] = field(default_factory=dict)
     changed_at: tuple[int, ...] = ()
     """Batches with which something changed."""
+    base: str = ""
+    owner: str = ""
+
+    def find(self, name: str) -> str | None:
+        """The name of a query in force as it was declared; the case of letters does not matter."""
+        return _find(self.queries, name)
 
     def text(self) -> str:
         """The whole as one script."""
@@ -61,15 +88,12 @@ class InForce:
         queries, failed = dict(self.queries), dict(self.failed)
         if entry.action == "script":
             return now._with_script(entry)
+        _take(queries, entry.query)
+        _take(failed, entry.query)
         if entry.action == "add":
             queries[entry.query] = Registered(entry.text, entry.batch, of_script=False)
-            failed.pop(entry.query, None)
-        else:
-            queries.pop(entry.query, None)
-            if entry.action == "fail":
-                failed[entry.query] = entry.error
-            else:
-                failed.pop(entry.query, None)
+        elif entry.action == "fail":
+            failed[entry.query] = entry.error
         return replace(now, queries=queries, failed=failed)
 
     def _with_script(self, entry: Entry) -> InForce:
@@ -80,14 +104,17 @@ class InForce:
         queries = {name: query for name, query in self.queries.items() if not query.of_script}
         for name, text in declared.items():
             known = self.queries.get(name)
-            same = name in before and _words(before[name]) == _words(text)
-            if known is not None and (same or _words(known.text) == _words(text)):
+            same = name in before and sql.same(before[name], text)
+            if known is not None and (same or sql.same(known.text, text)):
                 queries[name] = known
             elif not same:
+                _take(queries, name)
                 queries[name] = Registered(text, entry.batch, of_script=True)
-        failed = {name: error for name, error in self.failed.items() if name not in queries}
+        failed = {name: error for name, error in self.failed.items() if _find(queries, name) is None}
         return replace(
             self,
+            base=self.base or entry.base,
+            owner=self.owner or entry.owner,
             script=entry.text,
             declarations=tuple(one.text for one in statements if one.kind != "query"),
             queries=queries,
@@ -102,27 +129,102 @@ class Registry:
         self._files = files
 
     def in_force(self) -> InForce:
+        """What the entries amount to. Raises ScriptError where one is lost."""
         found = InForce()
-        for name in self._files.names():
-            if name.endswith(".json"):
-                found = found.after(Entry(**json.loads(self._files.read(name))))
+        for number in range(1, self.count() + 1):
+            found = found.after(self.entry(number))
         return found
 
+    def count(self) -> int:
+        """How many entries there are."""
+        names = [name for name in (*self._files.names(), *self._files.names(COPIES)) if _NAME.fullmatch(name)]
+        return max((int(name.partition(".")[0]) for name in names), default=0)
+
+    def entry(self, number: int) -> Entry:
+        """An entry, or its copy where that alone is whole."""
+        name = _entry_name(number)
+        try:
+            return self._read(name)
+        except DamagedFileError as error:
+            try:
+                return self._read(f"{COPIES}/{name}")
+            except DamagedFileError as other:
+                raise ScriptError(
+                    f"{error.found}; of its copy in {COPIES}/: {other.found}",
+                    "the entries of the registry say what runs, and each is there twice",
+                    "Put one of both back from a backup, or start in a new directory.",
+                    Where(file=self._files.path(name)),
+                ) from None
+
+    def mend(self, tell: Callable[[str], None]) -> None:
+        """Entries of which one of both files is lost have both again."""
+        for number in range(1, self.count() + 1):
+            entry, name = self.entry(number), _entry_name(number)
+            for place in (name, f"{COPIES}/{name}"):
+                try:
+                    whole = self._read(place) == entry
+                    found = "it differs from its copy"
+                except DamagedFileError as error:
+                    whole, found = False, error.found
+                if not whole:
+                    if self._files.has(place):
+                        set_aside(self._files, place)
+                    self._files.write(place, sealed(asdict(entry)))
+                    if place == name:
+                        tell(f"{self._files.path(name)}: {found}; it is restored from its copy")
+
+    def checksum(self, count: int) -> str:
+        """Of the first so many entries."""
+        crc = 0
+        for number in range(1, count + 1):
+            crc = zlib.crc32(sealed(asdict(self.entry(number))), crc)
+        return f"{count}-{crc:08x}"
+
     def record(self, number: int, entry: Entry) -> None:
-        self._files.write(f"{number:06}.json", json.dumps(asdict(entry), indent=1).encode())
+        content = sealed(asdict(entry))
+        self._files.make(COPIES)
+        for name in (f"{COPIES}/{_entry_name(number)}", _entry_name(number)):
+            self._files.write(name, content)
+
+    def _read(self, name: str) -> Entry:
+        return read_sealed(self._files, name, lambda saved: Entry(**saved))
 
     def ask(self, action: str, query: str, text: str = "") -> str:
         """Puts a change into the inbox and says under which name it waits there."""
         # Names sort by the time they were asked for.
         name = f"{time.time_ns():020}-{uuid.uuid4().hex[:6]}.json"
         change = Entry(action, 0, text, query)
-        self._files.write(f"{INBOX}/{name}", json.dumps(asdict(change)).encode())
+        self._files.write(f"{INBOX}/{name}", sealed(asdict(change)))
         return name
 
-    def waiting(self) -> list[tuple[str, Entry]]:
-        """Changes asked for, oldest first."""
-        names = [name for name in self._files.names(INBOX) if name.endswith(".json")]
-        return [(name, Entry(**json.loads(self._files.read(f"{INBOX}/{name}")))) for name in names]
+    def is_asked(self) -> bool:
+        """Whether anything waits, whether or not it makes sense."""
+        return bool(self._tickets())
+
+    def waiting(self, tell: Callable[[str], None] | None = None) -> list[tuple[str, Entry]]:
+        """Changes asked for that make sense, oldest first.
+
+        Only the running pipeline has somebody to `tell`: it sets aside what makes none, and leaves word for who asked.
+        """
+        found = []
+        for name in self._tickets():
+            try:
+                found.append((name, self._asked(name)))
+            except DamagedFileError as error:
+                if tell is not None and self.is_waiting(name):
+                    aside = set_aside(self._files, f"{INBOX}/{name}")
+                    tell(f"{self._files.path(f'{INBOX}/{name}')}: {error.found}; it is set aside as {aside}")
+                    self.refuse(name, error.found)
+        return found
+
+    def _tickets(self) -> list[str]:
+        return [name for name in self._files.names(INBOX) if _TICKET.fullmatch(name)]
+
+    def _asked(self, name: str) -> Entry:
+        entry = self._read(f"{INBOX}/{name}")
+        if entry.action not in _ASKED:
+            raise damaged(self._files.path(f"{INBOX}/{name}"), f"nobody can ask for {entry.action!r}")
+        return entry
 
     def is_waiting(self, name: str) -> bool:
         return self._files.has(f"{INBOX}/{name}")
@@ -139,13 +241,37 @@ class Registry:
         note = f"{INBOX}/{name}.refused"
         if not self._files.has(note):
             return None
-        why = self._files.read(note).decode()
+        why = self._files.read(note).decode(errors="replace")
         self._files.delete(note)
         return why
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _find(queries: Iterable[str], name: str) -> str | None:
+    lower = name.lower()
+    return next((known for known in queries if known.lower() == lower), None)
+
+
+def _take(queries: dict[str, T], name: str) -> None:
+    """Removes what goes by this name, if anything does."""
+    known = _find(queries, name)
+    if known is not None:
+        del queries[known]
+
+
+def already_there(name: str) -> ScriptError:
+    return ScriptError(f'query "{name}" is there already', "names differ", "Drop it first, or rename it.")
+
+
+def being_dropped(name: str) -> ScriptError:
+    return ScriptError(
+        f'query "{name}" is being dropped',
+        "it ends with the next batch, and another can have its name then",
+        "Wait until queries() no longer has it.",
+    )
+
+
+def _entry_name(number: int) -> str:
+    return f"{number:06}.json"
 
 
 def unknown_query(name: str, known: Iterable[str]) -> ScriptError:

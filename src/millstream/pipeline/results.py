@@ -7,26 +7,34 @@ queries; with `results = 'shared'` it stays in one place and every query has a m
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millstream.engine import widths
 from millstream.engine.arrow import arrow_type
-from millstream.engine.files import Files
+from millstream.engine.files import Files, begin_sync, damaged, sync_paths
+from millstream.errors import ScriptError, Where
 from millstream.model.query import Query
+from millstream.pipeline.durable import is_local
 from millstream.pipeline.manifest import Final, Output
+from millstream.pipeline.places import placed
+from millstream.pipeline.shared_results import note_folders, note_queries, shared_folders
 
 _ENOUGH = 1 << 17
 _VIEW = 8
-_MANIFEST = "manifest.json"
-_STAGED = re.compile(r"\.[0-9a-f]{8}-\d{8,}-\d{3}-\d+\.[0-9a-f]{10}")
+_GROUP, _MANY = 2, 8
+"""How many times what is gathered at a time may be one row group, and may wait in all files together."""
+# What a slot writes, and a copy that has not come to its end.
+_STAGED = re.compile(r"\.(?:\w+-)?([0-9a-f]{8})-\d{8,}-\d{3}-\d+\.(?:[0-9a-f]{10}|parquet\.partial)")
+_FINAL = re.compile(r"(?:(\w+)-)?([0-9a-f]{8})-(\d{8,})-\d{3}-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,14 @@ class Target:
         return "://" not in self.folder
 
 
-def target_of(query: Query, results: str, default: str) -> Target:
-    """Where a query's own files go; `default` says whether results are shared where the query does not say."""
+def target_of(query: Query, results: str, default: str, base: str = "") -> Target:
+    """Where a query's own files go; `default` says whether results are shared where the query does not say.
+
+    A relative path counts from `base`.
+    """
     options = {name.lower(): value for name, value in query.options}
     shared = options.get("results", default).lower() == "shared"
-    folder = options.get("path") or f"{results}/{query.name}"
-    folder = folder if "://" in folder else str(Path(folder).absolute())
+    folder = placed(options.get("path") or f"{results}/{query.name}", base)
     return Target(query.name, folder, options.get("compression", "lz4").lower(), shared, f"{results}/shared")
 
 
@@ -62,35 +72,45 @@ class _Open:
     writer: pq.ParquetWriter
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     held: int = 0
+    nbytes: int = 0
     rows: int = 0
 
 
 class Writer:
     """The files of one slot in one batch. Names of staged files begin with a dot, so that no reader takes them up."""
 
-    def __init__(self, pipeline: str, batch: int, slot: int, token: str) -> None:
+    def __init__(self, pipeline: str, batch: int, slot: int, token: str, *, sync: bool = True) -> None:
         self._label = f"{pipeline}-{batch:08}-{slot:03}"
-        self._token = token
+        self._token, self._sync = token, sync
         self._open: dict[tuple[Target, ...], _Open] = {}
+        self._waiting = 0
+        self.syncing: list[Future[None]] = []
 
     def write(self, targets: Sequence[Target], rows: pa.RecordBatch) -> None:
         """Rows that all these get; once for those that can share a file."""
         for together in _together(targets):
             file = self._open.get(together) or self._begin(together, rows.schema)
             # A small view of a large chunk would keep the whole chunk in memory until it is written.
-            file.waiting.append(_copied(rows) if rows.get_total_buffer_size() > _VIEW * rows.nbytes else rows)
+            nbytes = rows.nbytes
+            file.waiting.append(_copied(rows) if rows.get_total_buffer_size() > _VIEW * nbytes else rows)
             file.held += rows.num_rows
-            if file.held >= _ENOUGH:
-                _flush(file)
+            file.nbytes += nbytes
+            self._waiting += nbytes
+            if file.held >= _ENOUGH or file.nbytes >= widths.CHUNK_BYTES:
+                self._flush(file)
+            if self._waiting >= _MANY * widths.CHUNK_BYTES:
+                self._flush(max(self._open.values(), key=lambda one: one.nbytes))
 
     def close(self) -> list[Output]:
-        """Every file, complete."""
+        """Every file, complete; local ones are on the disk when `syncing` is over."""
         found = []
         for file in self._open.values():
-            _flush(file)
+            self._flush(file)
             file.writer.close()
-            done = file.output
-            found.append(Output(done.folder, done.staged, done.finals, file.rows, done.shared))
+            if self._sync and is_local(file.output.folder):
+                self.syncing.append(begin_sync(f"{file.output.folder}/{file.output.staged}"))
+            size = Files.at(file.output.folder).size(file.output.staged)
+            found.append(replace(file.output, rows=file.rows, size=size or 0))
         return found
 
     def _begin(self, targets: tuple[Target, ...], schema: pa.Schema) -> _Open:
@@ -110,9 +130,18 @@ class Writer:
             compression=some.compression,
             # Dictionaries of numbers that hardly repeat cost more time than they save space.
             use_dictionary=words or False,
+            # Whether a staged file is whole is asked after a crash.
+            write_page_checksum=True,
         )
         self._open[targets] = _Open(Output(folder, staged, tuple(finals), 0, some.shared), writer)
         return self._open[targets]
+
+    def _flush(self, file: _Open) -> None:
+        for rows in _row_groups(file.waiting):
+            file.writer.write_batch(rows)
+        self._waiting -= file.nbytes
+        file.rows += file.held
+        file.waiting, file.held, file.nbytes = [], 0, 0
 
     def _name(self, target: Target, number: int) -> str:
         return f"{target.name.rsplit('/', 1)[-1]}-{self._label}-{number}.parquet"
@@ -133,12 +162,13 @@ def _common_name(targets: Iterable[Target]) -> str:
     return hashlib.sha256(" ".join(names).encode()).hexdigest()[:16]
 
 
-def _flush(file: _Open) -> None:
-    if file.waiting:
-        for rows in pa.Table.from_batches(file.waiting).combine_chunks().to_batches():
-            file.writer.write_batch(rows)
-    file.rows += file.held
-    file.waiting, file.held = [], 0
+def _row_groups(waiting: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in batches that are not too large to be encoded, and read again, as a whole."""
+    for rows in widths.together(waiting, _GROUP * widths.CHUNK_BYTES):
+        parts = -(-rows.nbytes // (_GROUP * widths.CHUNK_BYTES))
+        step = max(1, rows.num_rows // max(1, parts))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
 
 
 def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -172,65 +202,118 @@ class Publisher:
                 files.move(output.staged, next(iter(places))[1])
 
     def _name_in_manifests(self, output: Output) -> None:
-        """Every query of a shared file names the folder it lies in."""
+        """Every query of a shared file names the folder it lies in, and the folder its queries."""
         common = output.folder.rsplit("/", 1)[-1]
+        if any(common not in self._of(final.query) for final in output.finals):
+            note_queries(output.folder, {final.query for final in output.finals})
         for final in output.finals:
-            folder = f"{self._results}/{final.query}"
-            if final.query not in self._known:
-                self._known[final.query] = set(shared_folders(folder))
-            known = self._known[final.query]
+            known = self._of(final.query)
             if common not in known:
                 known.add(common)
-                files = Files.at(folder)
-                files.make()
-                folders = [f"../shared/{one}" for one in sorted(known)]
-                files.write(_MANIFEST, json.dumps({"query": final.query, "folders": folders}, indent=1).encode())
+                note_folders(self._results, final.query, known)
+
+    def _of(self, query: str) -> set[str]:
+        if query not in self._known:
+            self._known[query] = set(shared_folders(f"{self._results}/{query}"))
+        return self._known[query]
 
 
-def shared_folders(folder: str) -> list[str]:
-    """The names of the shared folders a query's manifest lists."""
-    files = Files.at(folder)
-    if not files.has(_MANIFEST):
-        return []
-    return [one.rsplit("/", 1)[-1] for one in json.loads(files.read(_MANIFEST))["folders"]]
+def check_staged(output: Output, *, published: bool) -> None:
+    """Raises DamagedFileError where a file that waits to be published is lost or not as its slot wrote it.
+
+    What is `published` is the user's, who may have moved it.
+    """
+    files = Files.at(output.folder)
+    size, path = files.size(output.staged), files.path(output.staged)
+    if size is None:
+        if published or all(Files.at(final.folder).has(final.name) for final in output.finals):
+            return
+        raise damaged(path, "the file is missing, and it was not published")
+    if size != output.size:
+        raise damaged(path, f"the file has {size:,} bytes instead of {output.size:,}")
+    try:
+        with pq.ParquetFile(path, filesystem=files.system, page_checksum_verification=True) as file:
+            rows = sum(batch.num_rows for batch in file.iter_batches())
+    except (OSError, pa.ArrowInvalid) as error:
+        raise damaged(path, f"the file holds other bytes than were written ({error})") from None
+    if rows != output.rows:
+        raise damaged(path, f"the file has {rows:,} rows instead of {output.rows:,}")
 
 
-def read_results(target: Target, query: Query) -> pa.Table:
-    """The committed rows of a query, wherever they lie."""
+def read_results(target: Target, query: Query, since: int = 0) -> pa.Table:
+    """The committed rows of a query, wherever they lie, from the batch it began with."""
     import pyarrow.dataset as ds  # brings pandas, which only reading needs
 
     schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
-    paths = result_files(target)
+    paths = result_files(target, since)
     if not paths:
         return schema.empty_table()
-    return ds.dataset(paths, schema=schema, filesystem=Files.at(target.folder).system).to_table()
+    system = Files.at(target.folder).system
+    try:
+        return ds.dataset(paths, schema=schema, filesystem=system).to_table()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(target, str(error)) from None
 
 
-def count_results(target: Target, most: int) -> int | None:
+def count_results(target: Target, most: int, since: int = 0) -> int | None:
     """How many rows a query has given, by what its files say of themselves; None where there are more than `most`."""
-    paths, system = result_files(target), Files.at(target.folder).system
+    paths, system = result_files(target, since), Files.at(target.folder).system
     if len(paths) > most:
         return None
-    return sum(int(pq.read_metadata(path, filesystem=system).num_rows) for path in paths)
+    try:
+        return sum(int(pq.read_metadata(path, filesystem=system).num_rows) for path in paths)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(target, str(error)) from None
 
 
-def result_files(target: Target) -> list[str]:
-    """The committed files of a query: its own, and those it shares."""
+def _unreadable(target: Target, why: str) -> ScriptError:
+    return ScriptError(
+        f"the results of query {target.name} cannot be read: {why.splitlines()[0]}",
+        "published results are yours, and the pipeline does not make them again",
+        "Put the file back from a backup, or move it away and go on without its rows.",
+        Where(file=target.folder),
+    )
+
+
+def result_files(target: Target, since: int = 0) -> list[str]:
+    """The committed files of a query: its own, and those it shares.
+
+    A query of the same name that was there before leaves its files in the same folder, with numbers below `since`.
+    """
     own = Files.at(target.folder)
-    paths = [own.path(name) for name in own.names() if name.startswith(f"{target.name}-")]
+    names = {own.path(name): name for name in own.names()}
+    wanted = dict.fromkeys(names, target.name)
     for common in shared_folders(f"{target.common.rsplit('/', 1)[0]}/{target.name}"):
         files = Files.at(f"{target.common}/{common}")
-        paths += [files.path(name) for name in files.names() if not name.startswith(".")]
-    return paths
+        names |= {files.path(name): name for name in files.names()}
+    found = {path: _FINAL.fullmatch(name) for path, name in names.items()}
+    return [path for path, match in found.items() if match and match[1] == wanted.get(path) and int(match[3]) >= since]
 
 
-def sweep_staged(folders: Iterable[str]) -> None:
-    """Deletes what slots of batches that never happened have left in result folders."""
+def sweep_staged(folders: Iterable[str], pipeline: str | None = None) -> None:
+    """Deletes what slots of batches that never happened have left in result folders: of one pipeline, or of any."""
     for folder in folders:
         files = Files.at(folder)
         for name in files.names():
-            if _STAGED.fullmatch(name):
+            if (match := _STAGED.fullmatch(name)) and pipeline in (None, match[1]):
                 files.delete(name)
+
+
+def has_results(folder: str) -> bool:
+    """Whether any pipeline has published anything there."""
+    return any(_FINAL.fullmatch(name) for name in Files.at(folder).names())
+
+
+def remove_later(folders: Iterable[str], pipeline: str, batch: int) -> int:
+    """Deletes the files of a pipeline's batches after this one, which will come again; how many there were."""
+    found = 0
+    for folder in folders:
+        files = Files.at(folder)
+        for name in files.names():
+            if (match := _FINAL.fullmatch(name)) and match[2] == pipeline and int(match[3]) > batch:
+                files.delete(name)
+                found += 1
+    return found
 
 
 def _link(staged: str, final: Path) -> None:
@@ -242,7 +325,9 @@ def _link(staged: str, final: Path) -> None:
     except OSError:  # another disk, or one that knows no links
         partial = final.with_name(f".{final.name}.partial")
         shutil.copyfile(staged, partial)
+        sync_paths([str(partial)])
         partial.rename(final)
+        sync_paths([str(final.parent)])  # the file it was copied from goes now
 
 
 def rows_by_query(outputs: Iterable[Output]) -> Mapping[str, int]:

@@ -1,12 +1,15 @@
 """Which rows go to which slot.
 
-A row's key becomes a 64-bit code; the leading bits of the code are its partition group, and a table says which slot
-serves a group. A stream that several chains join by different keys is read once and sent once per key: each of these
-ways is a route. Plain columns are hashed by Spark; keys that are expressions are computed by the engine.
+A row's key becomes a 64-bit code: Spark's xxhash64 of the key's values, integers of any width as BIGINT. It depends on
+the key alone, so rows of before and after a change of queries have the same codes, whoever else is there. The leading
+bits of the code are its partition group, and a table says which slot serves a group. A stream that several chains join
+by different keys is read once and sent once per key: each of these ways is a route. Where a key is an expression the
+engine computes its values first.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,99 +19,159 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.column import Column
 
-from millstream.engine.intake import CODE, Intake
-from millstream.engine.keys import GROUP_BITS, codes
-from millstream.engine.pairs import Conditions
-from millstream.errors import QueryFailed
+from millstream.engine.arrow import arrow_type
+from millstream.engine.expressions import as_array, compile_expr
+from millstream.engine.keys import GROUP_BITS
+from millstream.engine.pairs import blaming, building
+from millstream.errors import QueryFailed, ScriptError, Where
 from millstream.model.expr import Column as ColumnExpr
-from millstream.model.expr import Expr
+from millstream.model.expr import Expr, moved, structure
 from millstream.model.functions import Function
-from millstream.model.stream import Stream
-from millstream.pipeline.sources import BAD, STREAM, payload
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
+from millstream.model.types import BIGINT, DataType
+from millstream.pipeline.layout import BAD, STREAM, Layout
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan, Signature
 
-ROUTE, SLOT = "route", "slot"
+ROUTE, CODE, SLOT, UNKEYED = "route", "code", "slot", "unkeyed"
 GROUPS = 1 << GROUP_BITS
-Signature = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a key: an expression over its stream, as source 0, and the type it is coded as."""
+
+    expr: Expr
+    type: DataType
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether Spark cannot take it as it is."""
+        return not isinstance(self.expr, ColumnExpr)
+
+    @property
+    def name(self) -> str:
+        """What tells a computed part from others; the same for all routes that have it."""
+        return json.dumps([structure(self.expr), str(self.type)])
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A stream by one key. `hashed` names the columns and types Spark hashes, or None where the engine computes."""
+    """A stream by one key. Without a key all rows of a chain must meet, so the chain stands for the key."""
 
     stream: int
-    hashed: tuple[tuple[str, str], ...] | None
-    chain: Chain
-    side: str
+    key: tuple[Part, ...]
+    chain: Signature = ""
+
+    @property
+    def coding(self) -> str:
+        """How codes follow from keys; recorded, since state is found by them."""
+        return f"xxhash64({', '.join(str(part.type) for part in self.key) or 'chain'})"
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The routes of a plan, and for each chain and side the route its rows come by."""
+    """The routes of a plan, and for each chain and side the route its rows come by.
 
-    streams: tuple[Stream, ...]
+    `counting` has one route of every stream: rows are counted, and late ones told of, where they come by that.
+    """
+
+    layout: Layout
     routes: tuple[Route, ...]
     ways: Mapping[tuple[Signature, str], int]
+    counting: frozenset[int]
 
     @classmethod
     def of(cls, plan: Plan) -> Routing:
-        streams = plan.script.streams
-        numbers = {stream.name: number for number, stream in enumerate(streams)}
-        routes: list[Route] = []
-        known: dict[object, int] = {}
+        layout = Layout.of(plan.script.streams)
+        numbers = {stream.name: number for number, stream in enumerate(layout.streams)}
+        routes: dict[Route, int] = {}
         ways = {}
         for chain in plan.chains:
-            plain = all(_is_plain(key.left) and _is_plain(key.right) for key in chain.keys)
             for side, stream in zip((LEFT, RIGHT), chain.streams, strict=True):
-                exprs = [(key.left if side == LEFT else key.right, str(key.type)) for key in chain.keys]
-                hashed = tuple((expr.name, kind) for expr, kind in exprs if isinstance(expr, ColumnExpr))
-                # Without a key all rows of a chain must meet, so the chain itself is the key.
-                same: object = (stream.name, hashed) if plain and hashed else (chain.signature, side)
-                if same not in known:
-                    known[same] = len(routes)
-                    routes.append(Route(numbers[stream.name], hashed if plain else None, chain, side))
-                ways[chain.signature, side] = known[same]
-        return cls(streams, tuple(routes), ways)
+                route = _route(chain, side, numbers[stream.name])
+                ways[chain.signature, side] = routes.setdefault(route, len(routes))
+        first: dict[int, int] = {}
+        for route, number in routes.items():
+            first.setdefault(route.stream, number)
+        return cls(layout, tuple(routes), ways, frozenset(first.values()))
+
+    def codings(self) -> dict[Signature, str]:
+        return {signature: self.routes[number].coding for (signature, _), number in self.ways.items()}
+
+
+def _route(chain: Chain, side: str, stream: int) -> Route:
+    parts = [
+        Part(moved(key.left if side == LEFT else key.right, lambda _: 0), BIGINT if key.type.is_integer else key.type)
+        for key in chain.keys
+    ]
+    return Route(stream, tuple(parts), "" if parts else chain.signature)
+
+
+def check_codings(before: Mapping[Signature, str], after: Mapping[Signature, str], place: str) -> None:
+    """New rows must be coded as the state is that they are to meet."""
+    for signature, coding in after.items():
+        known = before.get(signature, coding)
+        if known != coding:
+            raise ScriptError(
+                f"keys in the state are coded as {known}",
+                f"this Millstream codes them as {coding}, and would not find them",
+                "Run the version that wrote the state, or start in a new directory.",
+                Where(file=place),
+            )
 
 
 class Router:
     """Gives every row of a batch its slot. What it asks of Spark is said once, since saying it costs every batch."""
 
     def __init__(self, routing: Routing, table: Sequence[int], functions: Mapping[str, Function]) -> None:
-        self._routes, self._functions = routing.routes, functions
-        kept = [sf.col(BAD), *(sf.col(payload(number)) for number in range(len(routing.streams)))]
-        used = {route.stream for route in routing.routes}
-        slots = sf.array(*map(sf.lit, table))
-        self._filter = sf.col(STREAM).isin(*used) if len(used) < len(routing.streams) else None
-        self._is_computed = any(route.hashed is None for route in routing.routes)
+        routes, layout = routing.routes, routing.layout
+        self._computing = _Computing(routing, functions)
+        used = {route.stream for route in routes}
+        names = [BAD, *([UNKEYED] if self._computing.parts else []), *(name for name, _ in layout.columns)]
+        kept = [sf.col(name) for name in names]
+        self._filter = sf.col(STREAM).isin(*used) if len(used) < len(layout.streams) else None
         self._ways: list[Column] = []
         route, code = sf.col(ROUTE), sf.col(CODE)
-        if not self._is_computed and len(used) < len(routing.routes):
-            self._ways = [*kept, sf.inline(_several_ways(routing.routes)).alias(ROUTE, CODE)]
-        elif not self._is_computed:
-            route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routing.routes)])
-            code = _cases([(route.stream, _code(route)) for route in routing.routes])
+        if len(used) < len(routes):
+            self._ways = [*kept, sf.inline(self._several_ways(routing)).alias(ROUTE, CODE)]
+        else:
+            route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routes)])
+            code = _cases([(route.stream, self._code(layout, route)) for route in routes])
+        slots = sf.array(*map(sf.lit, table))
         slot = slots[sf.shiftrightunsigned(code, 64 - GROUP_BITS).cast("int")]
         self._columns = [*kept, route.alias(ROUTE), code.alias(CODE), slot.alias(SLOT)]
 
     def routed(self, rows: DataFrame) -> DataFrame:
         """The rows of a batch, each with the slot that will work on it."""
-        if self._is_computed:
-            rows = _computed(rows, self._routes, self._functions)
-        elif self._ways:
-            rows = rows.select(*self._ways)
-        elif self._filter is not None:
+        if self._filter is not None:
             rows = rows.filter(self._filter)
+        if self._computing.parts:
+            rows = rows.mapInArrow(self._computing.added, self._computing.schema)
+        if self._ways:
+            rows = rows.select(*self._ways)
         return rows.select(*self._columns)
 
+    def _several_ways(self, routing: Routing) -> Column:
+        """For each row an array of the routes it goes by, with its code on each."""
+        by_stream: dict[int, list[Column]] = {}
+        for number, route in enumerate(routing.routes):
+            way = sf.struct(sf.lit(number).alias("r"), self._code(routing.layout, route).alias("c"))
+            by_stream.setdefault(route.stream, []).append(way)
+        return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
 
-def _several_ways(routes: Sequence[Route]) -> Column:
-    """For each row an array of the routes it goes by, with its code on each."""
-    by_stream: dict[int, list[Column]] = {}
-    for number, route in enumerate(routes):
-        way = sf.struct(sf.lit(number).alias("r"), _code(route).alias("c"))
-        by_stream.setdefault(route.stream, []).append(way)
-    return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
+    def _code(self, layout: Layout, route: Route) -> Column:
+        """One BIGINT is coded one to one: each step of xxhash64 on eight bytes (a product with an odd number, a
+        rotation, a xor with shifted bits) can be undone. So for one integer key equal codes mean equal keys, and the
+        engine does not compare them again.
+        """
+        if not route.key:
+            return sf.xxhash64(sf.lit(route.chain))
+        values = []
+        for part in route.key:
+            if isinstance(part.expr, ColumnExpr):
+                values.append(sf.col(layout.place(route.stream, part.expr.name)).cast(str(part.type)))
+            else:
+                values.append(sf.col(self._computing.column(route.stream, part)))
+        return sf.xxhash64(*values)
 
 
 def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
@@ -120,47 +183,72 @@ def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
     return value
 
 
-def _is_plain(expr: Expr) -> bool:
-    return isinstance(expr, ColumnExpr)
+class _Computing:
+    """Adds the values of keys that are expressions, each as a column of its own, before rows are coded.
 
+    Where an expression raises, its values are null and the column `unkeyed` says for which part and why: the slot that
+    gets the rows reports it as the failure of the queries that have this key.
+    """
 
-def _code(route: Route) -> Column:
-    if not route.hashed:
-        return sf.xxhash64(sf.lit(" ".join(route.chain.signature)))
-    integers = len(route.hashed) == 1 and route.hashed[0][1] in ("TINYINT", "SMALLINT", "INT", "BIGINT")
-    struct = sf.col(payload(route.stream))
-    return sf.xxhash64(*(struct.getField(name).cast("BIGINT" if integers else kind) for name, kind in route.hashed))
+    def __init__(self, routing: Routing, functions: Mapping[str, Function]) -> None:
+        self._layout, self._functions = routing.layout, functions
+        found = [(route.stream, part) for route in routing.routes for part in route.key if part.is_computed]
+        self.parts = tuple(dict.fromkeys(found))
 
+    def column(self, stream: int, part: Part) -> str:
+        return f"key{self.parts.index((stream, part))}"
 
-def _computed(rows: DataFrame, routes: Sequence[Route], functions: Mapping[str, Function]) -> DataFrame:
-    """Keys that are expressions: the engine computes the codes, before the shuffle."""
-    kept = [column for column in rows.columns if column != STREAM]
+    @property
+    def schema(self) -> str:
+        """All columns of the rows that come out."""
+        keys = [(self.column(*one), str(one[1].type)) for one in self.parts]
+        columns = [(STREAM, "INT"), (BAD, "STRING"), *self._layout.columns, *keys, (UNKEYED, "STRING")]
+        return ", ".join(f"{name} {kind}" for name, kind in columns)
 
-    def coded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        intakes = [Intake(r.chain, r.side, functions, Conditions(functions, lambda _: ()), 64) for r in routes]
+    def added(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             streams = np.asarray(batch.column(STREAM))
-            for number, (route, intake) in enumerate(zip(routes, intakes, strict=True)):
-                own = batch.filter(pa.array(streams == route.stream))
-                if own.num_rows:
-                    numbers = pa.array(np.full(own.num_rows, number, dtype=np.int32))
-                    code = pa.array(_codes_of(own.column(payload(route.stream)), intake).view(np.int64))
-                    columns = [own.column(STREAM), *(own.column(name) for name in kept), numbers, code]
-                    yield pa.RecordBatch.from_arrays(columns, names=[STREAM, *kept, ROUTE, CODE])
+            columns, failed = [], np.full(batch.num_rows, None, dtype=object)
+            for stream, part in self.parts:
+                mine = streams == stream
+                rows = self._layout.rows(batch.filter(pa.array(mine)), stream)
+                try:
+                    values = self._values(part, rows)
+                except QueryFailed as failure:
+                    values = pa.nulls(rows.num_rows, arrow_type(part.type))
+                    failed[mine] = _with(failed[mine], part, failure.cause)
+                columns.append(_scattered(values, mine))
+            names = [*batch.schema.names, *(self.column(*one) for one in self.parts), UNKEYED]
+            unkeyed = pa.array(failed, pa.string())
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns, unkeyed], names=names)
 
-    schema = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in rows.select(STREAM, *kept).schema)
-    return rows.select(STREAM, *kept).mapInArrow(coded, f"{schema}, {ROUTE} INT, {CODE} BIGINT")
+    def _values(self, part: Part, rows: pa.RecordBatch) -> pa.Array:
+        """Whose key it is the slot knows: here nobody is blamed yet."""
+        with building(()):
+            compiled = compile_expr(part.expr, self._functions)
+        with blaming(()):
+            return as_array(compiled(lambda column: rows.column(column.name)), rows.num_rows, arrow_type(part.type))
 
 
-def _codes_of(structs: pa.StructArray, intake: Intake) -> np.ndarray:
-    rows = pa.RecordBatch.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
-    try:
-        keys = intake.keys(rows)
-    except QueryFailed:
-        return np.zeros(rows.num_rows, dtype=np.uint64)  # the slot meets the same failure, and reports it
-    known = np.ones(rows.num_rows, dtype=np.bool_)
-    for key in keys:
-        known &= np.asarray(key.is_valid())
-    found = np.zeros(rows.num_rows, dtype=np.uint64)
-    found[known] = codes([key.filter(pa.array(known)) for key in keys], int(known.sum()))
-    return found
+def _with(before: np.ndarray, part: Part, cause: str) -> str:
+    known = json.loads(before[0]) if len(before) and before[0] else {}
+    return json.dumps({**known, part.name: cause})
+
+
+def _scattered(values: pa.Array, mine: np.ndarray) -> pa.Array:
+    """Values of some rows among all, null for the others."""
+    if mine.all():
+        return values
+    return values.take(pa.array(np.cumsum(mine) - 1, mask=~mine))
+
+
+def unkeyed(batch: pa.RecordBatch, route: Route) -> str:
+    """Why a key of this route could not be computed for some row; empty where it could for all."""
+    if UNKEYED not in batch.schema.names or batch.column(UNKEYED).null_count == batch.num_rows:
+        return ""
+    computed = {part.name for part in route.key if part.is_computed}
+    for told in batch.column(UNKEYED).drop_null().unique().to_pylist():
+        for name, cause in json.loads(told).items():
+            if name in computed:
+                return str(cause)
+    return ""

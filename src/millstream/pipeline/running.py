@@ -8,21 +8,28 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.errors import PipelineFailed, QueryFailed
+from millstream.errors import BatchFailed, PipelineFailed, QueryFailed
 from millstream.pipeline.arrivals import arrived
+from millstream.pipeline.causes import first_cause
+from millstream.pipeline.checkpoint import refused
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.manifest import Output
 from millstream.pipeline.progress import BatchProgress, progress
-from millstream.pipeline.results import sweep_staged
+from millstream.pipeline.recovery import prepare, tidy
 from millstream.pipeline.sinks import deliver
 from millstream.pipeline.step import Stepper
 
 _BREATH = 0.02
+_WAITING = "Waiting for"
+"""How Spark's status begins once it has looked at all sources in vain: data to arrive, or the next trigger."""
+_TRIES = 3
+"""How often a batch that fails without anyone to blame is tried before the run ends."""
 
 
 class _Stopping(Exception):
@@ -52,11 +59,10 @@ class Running:
         self._started = now()
         self._last_step = 0.0
         self._last_watermarks: Mapping[Any, int] = {}
-        self._recover()
-        self._use()
 
     def launch(self, source: DataFrame, *, available_now: bool) -> None:
         """Begins to read: what is there already, or whatever comes."""
+        self._use()
         settings = self._control.planned().script.settings
         writer = source.writeStream.foreachBatch(self._on_rows).option("checkpointLocation", self._directory.checkpoint)
         writer = (
@@ -67,7 +73,8 @@ class Running:
         try:
             self._query = writer.start()
         except PySparkException as error:
-            raise PipelineFailed(str(error).split("\n", 1)[0]) from None
+            told = refused(self._directory.checkpoint, str(error))
+            raise told or PipelineFailed(str(error).split("\n", 1)[0]) from None
         if not available_now:
             self._beat = threading.Thread(target=self._heartbeats, name="millstream-heartbeats", daemon=True)
             self._beat.start()
@@ -110,13 +117,16 @@ class Running:
             self._beat.join()
             self._beat = None
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
+        """The last batch is published and handed over by the queries in force, and what never happened is swept away.
+        Doing it twice is the same as doing it once.
+        """
+        last, targets = self._stepper.manifest, self._control.targets().values()
+        late = [f"{self._directory.place}/late/{stream.name}" for stream in self._control.planned().script.streams]
+        prepare(self._directory, [*(target.folder for target in targets), *late], self._tell)
         self._stepper.recover()
-        place = self._directory.place
-        late = [f"{place}/late/{stream.name}" for stream in self._control.planned().script.streams]
-        shared = [f"{place}/results/shared/{name}" for name in self._directory.files.folders("results/shared")]
-        sweep_staged([*(target.folder for target in self._control.targets().values()), *late, *shared])
-        self._hand_over(self._stepper.manifest.batch, self._stepper.manifest.outputs)
+        tidy(self._directory, last, targets, self._control.sinks, self._tell)
+        self._hand_over(last.batch, last.outputs)
 
     def _use(self) -> None:
         self._stepper.use(self._control.planned(), self._control.since(), self._control.targets())
@@ -151,6 +161,7 @@ class Running:
         came = began = now()
         if spark_batch is not None:
             came = arrived(self._directory.checkpoint, spark_batch, self._started, began)
+        tries = 0
         while True:
             try:
                 done = self._stepper.step(
@@ -164,6 +175,11 @@ class Running:
                 break
             except QueryFailed as failure:
                 self._fail(failure)
+            except BatchFailed as failure:
+                tries += 1
+                self._tell(f"batch {self._stepper.manifest.batch + 1} failed, try {tries} of {_TRIES}: {failure}")
+                if tries == _TRIES:
+                    raise PipelineFailed(f"a batch failed {tries} times, and no query is to blame: {failure}") from None
         self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
         self._hand_over(done.manifest.batch, done.manifest.outputs)
         self._on_batch(progress(done, held_back=held_back))
@@ -193,11 +209,13 @@ class Running:
         while not self._stopping.wait(_BREATH if self._stepper.manifest.deferred else pause):
             # Work that waits needs no pause; to take a breath lets a batch with rows go first.
             quiet = time.monotonic() - self._last_step >= interval or self._stepper.manifest.deferred
-            if not quiet or not self._has_work() or not self._step_lock.acquire(timeout=0.05):
+            if not quiet or not self._step_lock.acquire(timeout=0.05):
                 continue
             try:
                 if not self._stopping.is_set() and self._error is None:
-                    self._step(None, None)
+                    self._note_silence()
+                    if self._has_work():
+                        self._step(None, None)
             except BaseException as error:  # raised to whoever waits for the run
                 self._error = error
                 self._stopping.set()
@@ -208,30 +226,34 @@ class Running:
         manifest = self._stepper.manifest
         if manifest.deferred:
             return True
-        if manifest.batch and self._stepper.watermarks(self._control.planned(), now()) != self._last_watermarks:
+        if manifest.batch and self._stepper.watermarks(self._control.planned()) != self._last_watermarks:
             return True
-        return bool(self._control.registry.waiting())
+        return self._control.registry.is_asked()
+
+    def _note_silence(self) -> None:
+        """Tells the clocks of streams that Spark has just asked all sources for rows and got none.
+
+        With no batch at hand its status says what the last look at them found; it looks every `trigger`.
+        """
+        script = self._control.planned().script
+        if self._query is None or all(stream.idle is None for stream in script.streams):
+            return
+        status = self._query.status
+        if not status["isDataAvailable"] and status["message"].startswith(_WAITING):
+            self._stepper.had_nothing(now() - script.settings.trigger)
 
     def _raise_error(self) -> None:
-        if self._error is not None and not isinstance(self._error, PySparkException):
+        if self._error is not None and not isinstance(self._error, PySparkException | Py4JError):
             raise self._error
         broken: BaseException | None = self._error
         if broken is None and self._query is not None and not self._stopping.is_set():
             # A batch that Spark begins while the run stops is refused, which is no failure.
             broken = self._query.exception()
         if broken is not None:
-            raise PipelineFailed(_first_cause(str(broken))) from None
+            told = refused(self._directory.checkpoint, str(broken)) if not self._last_step else None
+            raise told or PipelineFailed(first_cause(str(broken))) from None
 
 
 def now() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1_000
-
-
-def _first_cause(text: str) -> str:
-    """The line of a Spark failure that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = [line for line in lines if "Error" in line or "Exception" in line]
-    if any("No space left on device" in line for line in lines):
-        return "the disk is full: No space left on device. Nothing of this batch counts; make room and start again"
-    return last[-1] if last else lines[0] if lines else text

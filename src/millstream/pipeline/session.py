@@ -6,12 +6,18 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from millstream.errors import ScriptError
+from millstream.model.stream import Stream
+from millstream.model.types import DataType
+from millstream.pipeline.causes import first_cause
 from millstream.pipeline.java import find_java, java_options
 
 _MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -20,11 +26,17 @@ _OF_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.checkpointFileManagerClass": _MANAGER,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    # Any other limit of bytes makes Spark add up the size of the batch after every row, a third of its work.
+    # Any other limit of bytes makes Spark add up the size of the batch after every row: see `limits`.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.schemaInference": "false",
     "spark.sql.codegen.wholeStage": "true",
+}
+# What 1 MB texts leave of the 2 GB that Spark has: two tasks, each with a batch of rows read and one on its way to us.
+_OF_WIDE_ROWS = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
+    "spark.sql.parquet.columnarReaderBatchSize": "256",
+    "spark.sql.orc.columnarReaderBatchSize": "256",
 }
 _OF_CONTEXT = {
     "spark.ui.enabled": "false",
@@ -60,8 +72,15 @@ def make_session(
         given = {**java_options(), **(options or {}), "spark.pyspark.python": sys.executable}
         for key, value in {**_OF_CONTEXT, **_sockets(), **given}.items():
             builder = builder.config(key, value)
-        with _stderr_to(log):
-            active = builder.getOrCreate()
+        try:
+            with _stderr_to(log):
+                active = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise ScriptError(
+                f"Spark does not start: {first_cause(str(error))}",
+                "it runs on this machine, or on the cluster that --master names",
+                f"Check the master and the options{f', and see {log}' if log else ''}.",
+            ) from None
         active.sparkContext.setLogLevel("ERROR" if log else "OFF")
     return active
 
@@ -87,10 +106,19 @@ def _stderr_to(log: Path | None) -> Iterator[None]:
             os.close(kept)
 
 
-def session_for(spark: SparkSession) -> SparkSession:
+def limits(streams: Iterable[Stream]) -> dict[str, str]:
+    """What keeps Spark alive where rows may be wide; nothing where every column has a fixed width."""
+    return _OF_WIDE_ROWS if any(_may_be_wide(column.type) for one in streams for column in one.columns) else {}
+
+
+def _may_be_wide(kind: DataType) -> bool:
+    return kind.name in ("STRING", "BINARY", "ARRAY", "MAP") or any(_may_be_wide(part.type) for part in kind.fields)
+
+
+def session_for(spark: SparkSession, streams: Iterable[Stream] = ()) -> SparkSession:
     """A session of our own beside the user's: the same Spark, with our settings and none of theirs changed."""
     own = spark.newSession()
-    for key, value in _OF_SESSION.items():
+    for key, value in {**_OF_SESSION, **limits(streams)}.items():
         own.conf.set(key, value)
     return own
 

@@ -6,9 +6,12 @@ table, and the files go when it has taken them. After a crash in between it sees
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +20,11 @@ import pyarrow.parquet as pq
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed, ScriptError
 from millstream.model.query import Query
+from millstream.model.script import Script
+from millstream.model.stream import Stream
+from millstream.model.types import STRING, Family
 from millstream.pipeline.manifest import Final, Output
+from millstream.pipeline.places import located
 from millstream.pipeline.results import Target
 
 if TYPE_CHECKING:
@@ -27,8 +34,16 @@ Callback = Callable[[int, pa.Table], None]
 """Takes the number of a batch and the rows it gave. It may see a batch again after a crash, under the same number."""
 
 _FILES = ("csv", "json", "orc", "avro", "text", "xml")
+_KNOWN = ("parquet", *_FILES, "delta", "kafka", "console", "memory", "noop", "jdbc", "iceberg")
 _OURS = ("format", "results", "compression")
-_COMPRESSION = ("lz4", "snappy", "zstd", "gzip", "brotli", "none")
+_READ_BY_US = ("path", "table")
+_MESSAGE = {"key": ("STRING", "BINARY"), "value": ("STRING", "BINARY"), "topic": ("STRING",)}
+_CODECS = {
+    "parquet": ("lz4", "snappy", "zstd", "gzip", "brotli", "none"),
+    **dict.fromkeys(("csv", "json", "text", "xml"), ("none", "bzip2", "deflate", "gzip", "lz4", "snappy")),
+    "orc": ("none", "snappy", "zlib", "lzo", "zstd", "lz4", "brotli"),
+    "avro": ("uncompressed", "deflate", "snappy", "bzip2", "xz", "zstandard"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +54,14 @@ class External:
     options: tuple[tuple[str, str], ...]
 
     @property
+    def is_files(self) -> bool:
+        """Whether every batch is a folder of its own."""
+        return self.format in _FILES
+
+    @property
     def exactly_once(self) -> bool:
         """Whether a batch that comes twice is written once."""
-        return self.format in _FILES or self.format in ("delta", "noop", "memory")
+        return self.is_files or self.format in ("delta", "noop", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +87,151 @@ class Sinks:
         return query in self.external or query in self.callbacks
 
 
-def external_of(query: Query) -> External | None:
-    """The sink a query's options name, or None for Parquet files of our own."""
-    options = {name.lower(): (name, value) for name, value in query.options}
-    kind = options.get("format", ("format", "parquet"))[1].lower()
-    compression = options.get("compression", ("", "lz4"))[1].lower()
-    if compression not in _COMPRESSION and kind == "parquet":
-        raise ScriptError(
-            f"compression = '{compression}'", f"it is one of {', '.join(_COMPRESSION)}", "Choose one.", query.where
-        )
-    results = options.get("results", ("", "own"))[1].lower()
-    if results not in ("own", "shared"):
-        raise ScriptError(f"results = '{results}'", "it is 'own' or 'shared'", "Choose one.", query.where)
+def external_of(query: Query, base: str = "") -> External | None:
+    """The sink a query's options name, or None for Parquet files of our own. A relative path counts from `base`."""
+    options = {name.lower(): value for name, value in query.options}
+    kind = options.get("format", "parquet").lower()
+    _check_options(query, kind, options)
     if kind == "parquet":
-        unknown = [name for key, (name, _) in options.items() if key not in (*_OURS, "path")]
-        if unknown:
+        return None
+    # Spark reads names in any case of letters; ours must be found again.
+    given = [(name.lower() if name.lower() in _READ_BY_US else name, value) for name, value in query.options]
+    rest = ((name, value) for name, value in located(tuple(given), base) if name.lower() not in ("format", "results"))
+    return External(kind, tuple(sorted(rest)))
+
+
+def wrong_sinks(script: Script, base: str = "") -> list[ScriptError]:
+    """What can be known to be wrong with where results go, without Spark."""
+    found: list[ScriptError] = []
+    writers: dict[str, Query] = {}
+    for query in script.queries:
+        try:
+            sink = external_of(query, base)
+            folder = folder_of(query, base)
+            if folder is not None:
+                check_not_read(query, folder, script.streams, base)
+                first = writers.setdefault(folder, query)
+                if external_of(first, base) != sink or not _same_types(first, query):
+                    raise ScriptError(
+                        f"{query.name} and {first.name} write to '{folder}' in different ways",
+                        "queries may share a path if format, options and the types of columns of one name are the same",
+                        "Give one of them another path.",
+                        query.where,
+                    )
+        except ScriptError as error:
+            found.append(error)
+    return found
+
+
+def check_not_read(query: Query, folder: str, streams: Iterable[Stream], base: str) -> None:
+    """A query that wrote where a stream is read from would feed on its own results."""
+    for stream in streams:
+        options = {name.lower(): value for name, value in located(stream.options, base)}
+        read = options.get("path", "").rstrip("/")
+        at_or_above = [folder.rstrip("/"), *map(str, Path(folder).parents)]
+        if read and (read in at_or_above or any(fnmatchcase(place, read) for place in at_or_above)):
             raise ScriptError(
-                f"option {unknown[0]}",
-                "a query with Parquet results knows path, compression and results",
-                "Remove it, or name another format.",
+                f"{query.name} writes to '{folder}', where stream {stream.name} reads",
+                "results would come back as rows, and make ever more of them",
+                "Give the query another path.",
                 query.where,
             )
-        return None
-    return External(kind, tuple(sorted(pair for key, pair in options.items() if key not in _OURS)))
+
+
+def _same_types(one: Query, other: Query) -> bool:
+    """Whether columns of one name have one type, so that rows of both can be read as one table."""
+    kinds = {output.name.lower(): output.expr.type for output in one.outputs}
+    return all(kinds.get(output.name.lower(), output.expr.type) == output.expr.type for output in other.outputs)
+
+
+def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> None:
+    """Asks Spark for every format before anything runs."""
+    from py4j.protocol import Py4JJavaError
+
+    if spark._jvm is None:
+        raise RuntimeError("Spark has been stopped")
+    sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+    for query in queries:
+        sink = external_of(query, base)
+        if sink is None or sink.format in ("memory", "console"):  # these we do ourselves
+            continue
+        try:
+            sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
+        except Py4JJavaError as error:
+            raise ScriptError(
+                f"Spark knows no format '{sink.format}' ({str(error.java_exception.getMessage()).splitlines()[0]})",
+                "format and options of a query go to Spark's writer as they are",
+                "Correct the format, or give Spark the package it is in.",
+                query.where,
+            ) from None
+
+
+def folder_of(query: Query, base: str) -> str | None:
+    """The folder outside the directory that a query's files go to, if it names one."""
+    options = {name.lower(): value for name, value in located(query.options, base)}
+    return options.get("path") if options.get("format", "parquet").lower() in ("parquet", *_FILES) else None
+
+
+def _check_options(query: Query, kind: str, options: Mapping[str, str]) -> None:
+    def refuse(found: str, valid: str, todo: str) -> ScriptError:
+        return ScriptError(found, valid, todo, query.where)
+
+    near = difflib.get_close_matches(kind, _KNOWN, n=1, cutoff=0.66)
+    if kind not in _KNOWN and near:
+        raise refuse(f"format = '{kind}'", f"formats of Spark's are {', '.join(_KNOWN)}", f'Did you mean "{near[0]}"?')
+    if kind == "parquet" and query.name.lower() == "shared":
+        valid = "results/shared/ holds the rows that queries share"
+        raise refuse(f'a query named "{query.name}"', valid, "Choose another name.")
+    if not options.get("path", "given").strip():
+        raise refuse("path = ''", "a path names a folder", "Name one, or leave it out.")
+    results = options.get("results", "own").lower()
+    if results not in ("own", "shared"):
+        raise refuse(f"results = '{results}'", "it is 'own' or 'shared'", "Choose one.")
+    compression, codecs = options.get("compression", "").lower(), _CODECS.get(kind)
+    if compression and codecs and compression not in codecs:
+        raise refuse(f"compression = '{compression}'", f"it is one of {', '.join(codecs)}", "Choose one.")
+    if kind == "parquet":
+        unknown = [name for name, _ in query.options if name.lower() not in (*_OURS, "path")]
+        if unknown:
+            valid = "a query with Parquet results knows path, compression and results"
+            raise refuse(f"option {unknown[0]}", valid, "Remove it, or name another format.")
+    elif results == "shared":
+        raise refuse(f"results = 'shared' with format = '{kind}'", "Parquet files are shared", "Remove one of the two.")
+    missing = _missing(query, kind, options)
+    if missing:
+        raise refuse(f"format = '{kind}' without {missing}", f"a {kind} sink needs it", "Add it to WITH.")
+    _check_columns(query, kind)
+
+
+def _missing(query: Query, kind: str, options: Mapping[str, str]) -> str:
+    """What a format cannot do without, if it is not there."""
+    columns = {output.name for output in query.outputs}
+    if kind in _FILES and "path" not in options:
+        return "a path"
+    if kind == "delta" and not options.keys() & {"path", "table"}:
+        return "a path or a table"
+    if kind == "kafka" and "kafka.bootstrap.servers" not in options:
+        return "kafka.bootstrap.servers"
+    if kind == "kafka" and "topic" not in options and "topic" not in columns:
+        return "a topic, or a column of that name"
+    return ""
+
+
+def _check_columns(query: Query, kind: str) -> None:
+    """Formats that cannot hold every type say so only when they write."""
+    if kind == "text" and [output.expr.type for output in query.outputs] != [STRING]:
+        valid = "a line of text is one STRING column"
+        raise ScriptError(f"{query.name} selects something else", valid, "Select it, or take csv.", query.where)
+    whole = "value" not in {output.name for output in query.outputs}
+    for output in query.outputs:
+        # Without a `value` the message is all columns together, of any type.
+        kinds = _MESSAGE.get(output.name) if kind == "kafka" and not (whole and output.name == "key") else None
+        if kinds and str(output.expr.type) not in kinds:
+            found = f"column {output.name} is {output.expr.type}"
+            raise ScriptError(found, f"in a message it is {' or '.join(kinds)}", "Use CAST, or rename it.", query.where)
+        if kind == "csv" and output.expr.type.family == Family.NESTED:
+            found, valid = f"column {output.name} is {output.expr.type}", "csv holds plain values"
+            raise ScriptError(found, valid, "Select its parts, or take json.", query.where)
 
 
 def deliver(
@@ -163,12 +305,18 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
     whole = _together(list(frames.values()))
     if sink.format in _FILES:
         # A folder per batch, overwritten where it exists, makes a repeated write harmless.
-        path = options.pop("path", options.pop("PATH", None))
+        path = options.pop("path")
         whole.write.format(sink.format).options(**options).mode("overwrite").save(f"{path}/batch={batch:08}")
         return
+    table = None
     if sink.format == "delta":
         options |= {"txnAppId": app, "txnVersion": str(batch)}
-    whole.write.format(sink.format).options(**options).mode("append").save()
+        table = options.pop("table", None)
+    writer = whole.write.format(sink.format).options(**options).mode("append")
+    if table is None:
+        writer.save()
+    else:
+        writer.saveAsTable(table)
 
 
 def _messages(name: str, frame: DataFrame) -> DataFrame:
@@ -177,7 +325,8 @@ def _messages(name: str, frame: DataFrame) -> DataFrame:
 
     if "value" in frame.columns:
         return frame
-    return frame.select(sf.lit(name).alias("key"), sf.to_json(sf.struct("*")).alias("value"))
+    topic = ["topic"] if "topic" in frame.columns else []
+    return frame.select(sf.lit(name).alias("key"), sf.to_json(sf.struct("*")).alias("value"), *topic)
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:

@@ -12,31 +12,35 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from millstream.engine.arrow import arrow_schema, microseconds
+from millstream.engine.arrow import microseconds
 from millstream.engine.backlog import Budget
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.engine.files import Files
-from millstream.engine.intake import CODE
+from millstream.engine.intake import CODE as HIDDEN_CODE
+from millstream.engine.judge import Late, Limits, judged
 from millstream.engine.policies import make_policy
 from millstream.engine.release import SEQUENCE
 from millstream.engine.segment import Segment
-from millstream.engine.shard import Late, Shard, Signature
-from millstream.engine.store import FileStore
+from millstream.engine.shard import Shard
+from millstream.engine.store import FileStore, keep_rows, load_rows
+from millstream.engine.widths import together
 from millstream.errors import QueryFailed
 from millstream.model.functions import Function
+from millstream.pipeline.durable import sync_slot
+from millstream.pipeline.layout import BAD
 from millstream.pipeline.manifest import Output, SlotManifest
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
-from millstream.pipeline.routing import ROUTE, Routing
-from millstream.pipeline.sources import BAD, payload
-from millstream.plan.nodes import Plan
+from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
+from millstream.plan.nodes import LEFT, RIGHT, Plan, Signature
 
 REASON, CHAIN, TEXT = "_reason", "_chain", "_text"
+"""What late rows are told with; a stream that has such a column itself gets one more _ before it."""
 _MOST = 64
 
 
@@ -62,6 +66,7 @@ class Order:
     place: str
     batch: int
     watermarks: Mapping[Signature, int]
+    horizons: Mapping[str, int]
     states: Mapping[int, SlotManifest]
     work_version: str
     work: bytes
@@ -70,7 +75,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a slot tells the driver."""
+    """What a slot tells the driver. With an `error` it tells nothing else: `failed` are the queries to blame,
+    and where there is none the batch as a whole has failed.
+    """
 
     slot: int
     token: str
@@ -108,11 +115,11 @@ class SlotStore(FileStore):
     def load(self, entry: SegmentEntry) -> Segment:
         if entry.name not in self._opened_as:
             self._opened_as[entry.name] = super().load(entry)
-        self._names[entry.number] = entry.name
+        self._names[entry.number], self._stamps[entry.name] = entry.name, entry.stamps
         return self._opened_as[entry.name]
 
     def drop(self, segment: Segment) -> None:
-        self._opened_as.pop(self._names.pop(segment.number), None)
+        self._opened_as.pop(self._forgotten(segment), None)
 
     def forget_all_but(self, names: set[str]) -> None:
         self._opened_as = {name: segment for name, segment in self._opened_as.items() if name in names}
@@ -138,7 +145,8 @@ def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Repo
     try:
         report, cached = _run(order, slot, token, batches, cached)
     except QueryFailed as failure:
-        return Report(slot, token, {}, place=place(), failed=failure.queries, error=failure.cause)
+        error = failure.cause or "an expression failed"
+        return Report(slot, token, {}, place=place(), failed=failure.queries, error=error)
     _SHARDS[key] = cached
     if len(_SHARDS) > _MOST:
         del _SHARDS[next(iter(_SHARDS))]
@@ -150,8 +158,9 @@ def _run(
 ) -> tuple[Report, _Cached]:
     clock = _Stopwatch()
     work = _work(order)
-    writer = Writer(order.pipeline, order.batch, slot, token)
-    arrived, late, greatest, rows_in = _read(work, order.batch, batches)
+    sync = work.plan.script.settings.sync == "on"
+    writer = Writer(order.pipeline, order.batch, slot, token, sync=sync)
+    arrived = _read(work, order, batches)
     clock.lap("read")
     served: dict[tuple[str, int], int] = {}
 
@@ -164,38 +173,28 @@ def _run(
 
     cached = _brought_up(order, slot, work, cached)
     shard = cached.shard
-    shard.sink, shard.late = sink, late
+    shard.sink = sink
     for number, store in enumerate(cached.stores.values()):
         store.prefix = f"{order.batch:08}-{slot:03}-{token}-{number}-"
     budget = Budget(seconds=work.plan.script.settings.budget / 1e6 or None)
     clock.lap("restore")
     shard.settle(order.watermarks)
-    arrivals = {
-        chain.signature: {
-            side: arrived[way]
-            for side in ("left", "right")
-            if (way := work.routing.ways[chain.signature, side]) in arrived
-        }
-        for chain in work.plan.chains
-    }
-    shard.step(order.batch, arrivals, budget)
+    parts = [dict(zip(arrived.by_route, some, strict=True)) for some in zip_longest(*arrived.by_route.values())]
+    shard.step_by_step(order.batch, [_sides(work, part) for part in parts], budget)
     if order.finish:
         shard.finish()
     clock.lap("join")
-    for part in shard.late:
+    for part in arrived.late:
         _write_late(writer, work, part)
-    counted: dict[str, int] = {}
-    for part in shard.late:
-        counted[part.stream] = counted.get(part.stream, 0) + part.rows.num_rows
     outputs = writer.close()
     files = Files.at(order.place).below("segments")
 
-    def keep(query: str, rows: pa.RecordBatch) -> str:
-        name = f"{order.batch:08}-{slot:03}-{token}-held-{query}"
-        files.write_arrow(f"{name}.arrow", rows)
-        return name
+    def keep(query: str, rows: pa.Table) -> str:
+        return keep_rows(files, f"{order.batch:08}-{slot:03}-{token}-held-{query}", rows)
 
     chains = shard.saved(keep)
+    if sync:
+        sync_slot(files, f"{order.batch:08}-{slot:03}-{token}-", chains.values(), writer.syncing)
     for signature, store in cached.stores.items():
         store.forget_all_but({entry.name for entry in chains[signature].segments})
     clock.lap("write")
@@ -205,17 +204,16 @@ def _run(
         slot,
         token,
         chains,
-        tuple(outputs),
-        greatest,
-        rows_in,
-        counted,
-        served,
-        shard.deferred,
-        tuple(groups.tolist()),
-        clock.spent,
-        place(),
+        outputs=tuple(outputs),
+        greatest=arrived.greatest,
+        rows_in=arrived.counts,
+        late=_late_counts(arrived.late),
+        served=served,
+        deferred=shard.deferred,
+        group_rows=tuple(groups.tolist()),
+        seconds=clock.spent,
+        place=place(),
     )
-    shard.late = []
     return report, cached
 
 
@@ -257,16 +255,25 @@ def _brought_up(order: Order, slot: int, work: Work, cached: _Cached | None) -> 
             del cached.stores[gone]
         cached.version = work.version
     if cached.token != (state.token if state else ""):
-        cached.shard.restore(state.chains if state else {}, lambda name: files.read_arrow(f"{name}.arrow"))
+        cached.shard.restore(state.chains if state else {}, lambda name: load_rows(files, name))
     return cached
 
 
-def _read(
-    work: Work, batch: int, batches: Iterable[pa.RecordBatch]
-) -> tuple[dict[int, pa.RecordBatch], list[Late], dict[str, int], dict[str, int]]:
-    """The rows by route, those that cannot be used, and for each stream its greatest time and its count."""
+@dataclass(slots=True)
+class _Arrived:
+    """A slot's rows of a batch by route; for each stream how many came and their greatest time; and those set aside.
+
+    The rows of a route are one batch of Arrow's, unless that is more than its columns can hold.
+    """
+
+    by_route: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    greatest: dict[str, int] = field(default_factory=dict)
+    late: list[Late] = field(default_factory=list)
+
+
+def _read(work: Work, order: Order, batches: Iterable[pa.RecordBatch]) -> _Arrived:
     parts: dict[int, list[pa.RecordBatch]] = {}
-    unusable: list[Late] = []
     for some in batches:
         if not some.num_rows:
             continue
@@ -276,57 +283,74 @@ def _read(
                 some if (routes[0] == number and (routes == number).all()) else some.filter(pa.array(routes == number))
             )
             parts.setdefault(number, []).append(own)
-    arrived, greatest, rows_in, counted = {}, {}, {}, set[str]()
-    strict = work.plan.script.settings.order == "strict"
+    found = _Arrived()
     for number, own in parts.items():
-        stream = work.routing.streams[work.routing.routes[number].stream]
-        first = stream.name not in counted  # a stream that comes by several routes is counted by one of them
-        counted.add(stream.name)
-        whole = pa.Table.from_batches(own).combine_chunks().to_batches()[0]
-        if first:
-            rows_in[stream.name] = whole.num_rows
-        struct = whole.column(payload(work.routing.routes[number].stream))
-        schema = arrow_schema(stream)
-        columns = [_typed(column, kind.type) for column, kind in zip(struct.flatten(), schema, strict=True)]
-        rows = pa.RecordBatch.from_arrays([*columns, whole.column(CODE)], names=[*schema.names, CODE])
-        usable = _usable(rows, whole.column(BAD), stream.name, stream.time, unusable if first else [])
-        if usable is not None:
-            rows = rows.filter(usable)
-        if not rows.num_rows:
-            continue
-        if strict:
-            begin = batch << 32
-            rows = rows.append_column(SEQUENCE, pa.array(np.arange(begin, begin + rows.num_rows)))
-        greatest[stream.name] = int(microseconds(rows.column(stream.time)).max())
-        arrived[number] = rows
-    return arrived, unusable, greatest, rows_in
+        stream = work.routing.layout.streams[work.routing.routes[number].stream]
+        chains = [chain for chain in work.plan.chains if stream.name in (one.name for one in chain.streams)]
+        watermarks = [(chain.title, order.watermarks[chain.signature]) for chain in chains]
+        limits = Limits(order.horizons[stream.name], watermarks)
+        for whole in together(own):
+            _take_in(work, order, number, whole, limits, found)
+    return found
 
 
-def _usable(rows: pa.RecordBatch, bad: pa.Array, stream: str, time_column: str, late: list[Late]) -> pa.Array | None:
-    """Which rows have a time and were read; None where all have and were. The others are late."""
-    unread, timeless = pc.is_valid(bad), pc.is_null(rows.column(time_column))
-    if not (pc.any(unread).as_py() or pc.any(timeless).as_py()):
-        return None
-    timeless = pc.and_(timeless, pc.invert(unread))
-    for reason, mask in (("does not parse", unread), ("null time", timeless)):
-        some = rows.filter(mask)
-        if some.num_rows:
-            late.append(Late(stream, reason, some.drop_columns([CODE]).append_column(TEXT, bad.filter(mask))))
-    return pc.invert(pc.or_(unread, timeless))
+def _take_in(work: Work, order: Order, number: int, whole: pa.RecordBatch, limits: Limits, found: _Arrived) -> None:
+    """Rows that came by one route."""
+    routing, route = work.routing, work.routing.routes[number]
+    stream = routing.layout.streams[route.stream]
+    _check_keyed(work, number, whole)
+    rows = routing.layout.rows(whole, route.stream).append_column(HIDDEN_CODE, whole.column(CODE))
+    rows, late = judged(stream, rows, limits, whole.column(BAD))
+    if number in routing.counting:
+        found.counts[stream.name] = found.counts.get(stream.name, 0) + whole.num_rows
+        found.late += late
+    if not rows.num_rows:
+        return
+    before = found.by_route.setdefault(number, [])
+    if work.plan.script.settings.order == "strict":
+        begin = (order.batch << 32) + sum(part.num_rows for part in before)
+        rows = rows.append_column(SEQUENCE, pa.array(np.arange(begin, begin + rows.num_rows)))
+    before.append(rows)
+    latest = int(microseconds(rows.column(stream.time)).max())
+    found.greatest[stream.name] = max(latest, found.greatest.get(stream.name, latest))
 
 
-def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else pc.cast(column, kind)
+def _sides(work: Work, rows: Mapping[int, pa.RecordBatch | None]) -> dict[Signature, dict[str, pa.RecordBatch]]:
+    """What each chain gets of the routes' rows."""
+    found: dict[Signature, dict[str, pa.RecordBatch]] = {}
+    for chain in work.plan.chains:
+        ways = {side: work.routing.ways[chain.signature, side] for side in (LEFT, RIGHT)}
+        found[chain.signature] = {side: rows[way] for side, way in ways.items() if rows.get(way) is not None}
+    return found
+
+
+def _check_keyed(work: Work, number: int, rows: pa.RecordBatch) -> None:
+    cause = unkeyed(rows, work.routing.routes[number])
+    if cause:
+        ways = work.routing.ways
+        concerned = [chain for chain in work.plan.chains if number in (ways[chain.signature, s] for s in (LEFT, RIGHT))]
+        raise QueryFailed({member.name for chain in concerned for member in chain.members}, cause)
+
+
+def _late_counts(late: Iterable[Late]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for part in late:
+        counted[part.stream] = counted.get(part.stream, 0) + part.rows.num_rows
+    return counted
 
 
 def _write_late(writer: Writer, work: Work, part: Late) -> None:
-    rows = part.rows
-    if TEXT not in rows.schema.names:
-        rows = rows.append_column(TEXT, pa.nulls(rows.num_rows, pa.string()))
-    chain = None if part.chain is None else " ".join(part.chain)
-    extra = {REASON: part.reason, CHAIN: chain}
-    for name, value in extra.items():
-        rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
+    rows, count = part.rows, part.rows.num_rows
+    told = {
+        REASON: pa.array([part.reason] * count, pa.string()),
+        CHAIN: pa.array(["; ".join(part.chains) or None] * count, pa.string()),
+        TEXT: pa.nulls(count, pa.string()) if part.text is None else part.text,
+    }
+    taken = {name.lower() for name in rows.schema.names}
+    for name, values in told.items():
+        while name in taken:
+            name = f"_{name}"
+        rows = rows.append_column(name, values)
     writer.write([Target(part.stream, f"{work.late}/{part.stream}")], rows)
 
 

@@ -1,7 +1,7 @@
 """From declared streams to one streaming DataFrame.
 
-Every stream becomes a struct column of its own, `s0`, `s1` and so on; a row has the number of its stream and one of
-these structs. Rows that do not parse keep their text in `bad`.
+A row has the number of its stream, and its columns where the layout puts them. Rows that do not parse keep their text
+in `bad`.
 """
 
 from __future__ import annotations
@@ -22,46 +22,36 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millstream.errors import ScriptError, Where
 from millstream.model.stream import Stream
+from millstream.pipeline.layout import BAD, STREAM, Layout
 from millstream.pipeline.preflight import FILE_FORMATS, check_path
 
-STREAM, BAD = "stream", "bad"
 _CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value")
 
 
-def payload(number: int) -> str:
-    """The struct column of a stream."""
-    return f"s{number}"
-
-
 def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, DataFrame]) -> DataFrame:
     """All streams as one DataFrame; `given` holds those a user made."""
-    read = [given[stream.name] if stream.name in given else _read(spark, stream) for stream in streams]
+    layout = Layout.of(streams)
     parts = []
-    for number, (stream, frame) in enumerate(zip(streams, read, strict=True)):
-        bad = sf.col(_CORRUPT) if _CORRUPT in frame.columns else sf.lit(None).cast("string")
-        structs = [
-            _struct(frame, stream).alias(payload(number))
-            if other == number
-            else sf.lit(None).cast(struct_type(streams[other])).alias(payload(other))
-            for other in range(len(streams))
+    for number, stream in enumerate(layout.streams):
+        frame = given[stream.name] if stream.name in given else _read(spark, stream)
+        bad = sf.col(_CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
+        own = dict(zip(layout.places[number], _columns(frame, stream), strict=True))
+        shared = [
+            own[name].cast(kind).alias(name) if name in own else sf.lit(None).cast(kind).alias(name)
+            for name, kind in layout.columns
         ]
-        parts.append(frame.select(sf.lit(number).alias(STREAM), bad.alias(BAD), *structs))
+        parts.append(frame.select(sf.lit(number).alias(STREAM), bad.alias(BAD), *shared))
     return reduce(DataFrame.unionAll, parts)
 
 
-def struct_type(stream: Stream) -> str:
-    fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in stream.columns)
-    return f"STRUCT<{fields}>"
+def _is_corrupt_column(frame: DataFrame, stream: Stream) -> bool:
+    """Whether Spark keeps the text of rows that do not parse, and it is no column of the user's own."""
+    return _CORRUPT in frame.columns and stream.find(_CORRUPT) is None
 
 
-def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
-    """The columns of a user's DataFrame with their types as the language writes them."""
-    return [(field.name, _type_text(field.dataType)) for field in frame.schema.fields]
-
-
-def _struct(frame: DataFrame, stream: Stream) -> Column:
+def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
     have = {name.lower(): name for name in frame.columns}
     columns = []
     for column in stream.columns:
@@ -73,8 +63,8 @@ def _struct(frame: DataFrame, stream: Stream) -> Column:
                 "Declare the stream with these columns.",
                 Where(),
             )
-        columns.append(sf.col(quoted(found)).cast(str(column.type)).alias(column.name))
-    return sf.struct(*columns)
+        columns.append(sf.col(quoted(found)))
+    return columns
 
 
 def _read(spark: SparkSession, stream: Stream) -> DataFrame:
@@ -121,7 +111,8 @@ def _check_files(
     if kind not in ("parquet", "orc"):
         return
     try:
-        found = _schema_of_footer(kind, options["path"]) or spark.read.format(kind).load(options["path"]).schema
+        path = options["path"]
+        found = _schema_of_footer(kind, path) or spark.read.format(kind).load(path).schema
     except AnalysisException:
         return  # nothing there yet to compare with
     have = {field.name.lower(): field.dataType for field in found.fields}
@@ -173,16 +164,6 @@ def _refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptE
         "format and options go to spark.readStream as they are",
         "Correct the options in WITH.",
     )
-
-
-def _type_text(kind: spark_types.DataType) -> str:
-    if isinstance(kind, spark_types.StructType):
-        return f"STRUCT<{', '.join(f'{one.name}: {_type_text(one.dataType)}' for one in kind.fields)}>"
-    if isinstance(kind, spark_types.ArrayType):
-        return f"ARRAY<{_type_text(kind.elementType)}>"
-    if isinstance(kind, spark_types.MapType):
-        return f"MAP<{_type_text(kind.keyType)}, {_type_text(kind.valueType)}>"
-    return kind.simpleString().upper()
 
 
 def quoted(name: str) -> str:

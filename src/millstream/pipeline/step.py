@@ -9,28 +9,30 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.engine.chain_manifest import ChainManifest
-from millstream.engine.files import Files
-from millstream.engine.store import files_of
-from millstream.engine.watermark import StreamClock, chain_watermark
-from millstream.errors import QueryFailed
+from millstream.engine.files import sync_paths
+from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
+from millstream.errors import BatchFailed, QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
+from millstream.pipeline.checkpoint import Checkpoint
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.manifest import Clock, Manifest, SlotManifest
-from millstream.pipeline.packing import packed
+from millstream.pipeline.durable import Folders
+from millstream.pipeline.follows import check_follows
+from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.packing import check_sendable, packed
 from millstream.pipeline.placement import Placement
+from millstream.pipeline.recovery import kept_manifests, sweep
+from millstream.pipeline.registry import Registry
 from millstream.pipeline.results import Publisher, Target
-from millstream.pipeline.routing import GROUPS, Router, Routing
+from millstream.pipeline.routing import GROUPS, Router, Routing, check_codings
 from millstream.pipeline.slot import Order, Report, Work, run_slot
-from millstream.plan.nodes import Plan
-
-Signature = tuple[str, ...]
+from millstream.plan.nodes import Plan, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +54,21 @@ class Stepper:
     """Runs batches one after the other from the last committed one."""
 
     def __init__(
-        self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function], now: int
+        self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function]
     ) -> None:
+        check_sendable(functions)
         self._spark, self._directory, self._functions = spark, directory, dict(functions)
         self._run_name = uuid.uuid4().hex
-        found = manifests.latest(directory.files.below("manifest"))
-        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], started=now, routing=_spread(slots))
+        self._kept = kept_manifests(directory)
+        found = self._kept[0] if self._kept else None
+        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], routing=_spread(slots))
+        self._folders = Folders()
         self._publisher = Publisher(f"{directory.place}/results")
         self._placement = Placement(spark, self.slots)
         self._work: Work | None = None
         self._router: Router | None = None
         self._packed = b""
+        self._clocks: dict[str, StreamClock] = {}
         self.places: dict[int, str] = {}
 
     @property
@@ -70,16 +76,21 @@ class Stepper:
         return max(self.manifest.routing) + 1
 
     def recover(self) -> None:
-        """Finishes publishing the last batch and sweeps away what no committed batch names."""
-        self._publisher.publish(self.manifest.outputs)
-        sweep(self._directory.files.below("segments"), self.manifest)
+        """Finishes publishing the last batches and sweeps away what no committed batch names."""
+        for manifest in reversed(self._kept):
+            self._publish(manifest)
+        sweep(self._directory.files.below("segments"), self._kept)
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
         """The plan from the next batch on."""
         late = f"{self._directory.place}/late"
-        self._work = Work(uuid.uuid4().hex, plan, Routing.of(plan), dict(since), dict(targets), late, self._functions)
+        routing = Routing.of(plan)
+        check_codings(self.manifest.codings, routing.codings(), self._directory.place)
+        for stream in plan.script.streams:
+            greatest = self.manifest.greatest.get(stream.name, NEVER)
+            self._clocks.setdefault(stream.name, StreamClock(stream, greatest))
+        self._work = Work(uuid.uuid4().hex, plan, routing, dict(since), dict(targets), late, self._functions)
         self._packed = packed(self._work)
-        routing = self._work.routing
         self._router = Router(routing, self.manifest.routing, self._functions) if routing.routes else None
 
     def step(
@@ -92,7 +103,8 @@ class Stepper:
         arrived: int,
         finish: bool = False,
     ) -> Done:
-        """One batch, with rows or without. Raises QueryFailed, with nothing changed, where a query's function does.
+        """One batch, with rows or without. Raises, with nothing changed, QueryFailed where a query's function does, and
+        BatchFailed where it fails without one to blame.
 
         `now` and `arrived`, when the rows came, are microseconds.
         """
@@ -101,43 +113,45 @@ class Stepper:
         began = time.time()
         plan, before = self._work.plan, self.manifest
         batch = before.batch + 1
-        watermarks = self.watermarks(plan, now)
+        watermarks = self.watermarks(plan)
+        future = plan.script.settings.future
         order = Order(
-            self._run_name,
-            before.pipeline,
-            self._directory.place,
-            batch,
-            watermarks,
-            before.slots,
-            self._work.version,
-            self._packed,
-            finish,
+            run=self._run_name,
+            pipeline=before.pipeline,
+            place=self._directory.place,
+            batch=batch,
+            watermarks=watermarks,
+            horizons={name: clock.horizon(future) for name, clock in self._clocks.items()},
+            states=before.slots,
+            work_version=self._work.version,
+            work=self._packed,
+            finish=finish,
         )
         reports = self._run(order, rows)
-        failed = [report for report in reports if report.failed]
-        if failed:
-            names = {name for report in failed for name in report.failed}
-            raise QueryFailed(names, failed[0].error)
+        _raise_failures(reports)
         self.places = {report.slot: report.place for report in reports}
         self._placement.balance(self.places)
         worked = time.time()
         after = Manifest(
-            batch,
-            before.pipeline,
-            before.spark_batch if spark_batch is None else spark_batch,
-            statements,
-            before.started,
-            before.routing,
-            _clocks(before.clocks, reports, now),
-            {report.slot: SlotManifest(report.token, report.chains) for report in reports},
-            tuple(output for report in reports for output in report.outputs),
-            _arrived(before.arrived, batch, arrived, reports),
+            batch=batch,
+            pipeline=before.pipeline,
+            spark_batch=before.spark_batch if spark_batch is None else spark_batch,
+            statements=statements,
+            routing=before.routing,
+            greatest=_greatest(before.greatest, reports),
+            watermarks=watermarks,
+            codings=self._work.routing.codings(),
+            slots={report.slot: SlotManifest(report.token, report.chains) for report in reports},
+            outputs=tuple(output for report in reports for output in report.outputs),
+            arrived=_arrived(before.arrived, batch, arrived, reports),
         )
-        manifests.commit(self._directory.files.below("manifest"), after)
-        self.manifest = after
+        check_follows(before, after, [chain.signature for chain in plan.chains])
+        after = self._commit(after, sync=plan.script.settings.sync == "on")
+        if rows is not None:
+            self._heard(after.greatest, _counts(reports), now)
         committed = time.time()
-        self._publisher.publish(after.outputs)
-        _collect(self._directory.files.below("segments"), before, after)
+        self._publish(after)
+        self._collect()
         return Done(
             after,
             plan,
@@ -150,16 +164,58 @@ class Stepper:
             time.time(),
         )
 
-    def watermarks(self, plan: Plan, now: int) -> dict[Signature, int]:
-        """How far event time has come for every chain, by what batches up to now have shown."""
+    def _commit(self, after: Manifest, *, sync: bool) -> Manifest:
+        """Everything the batch relies on is there to stay, and the directory is still ours: then it happens."""
+        files, before = self._directory.files, self.manifest
+        marks = Checkpoint(files.below("spark")).marks(before, after.spark_batch)
+        state = [files.path("segments")] if files.is_local else []
+        if sync:
+            sync_paths([*state, *self._folders.to_sync(after.outputs), *marks.to_sync])
+        changed = after.statements != before.statements or not before.registry
+        registry = Registry(files.below("registry")).checksum(after.statements) if changed else before.registry
+        after = replace(after, offsets=marks.offsets, sources=marks.sources, registry=registry)
+        self._directory.check_ours()
+        manifests.commit(files.below("manifest"), after, sync=sync)
+        self.manifest = after
+        self._kept = [after, *self._kept]
+        return after
+
+    def _publish(self, manifest: Manifest) -> None:
+        self._publisher.publish(manifest.outputs)
+        self._folders.renamed(manifest.outputs)
+        manifests.note_published(self._directory.files.below("manifest"), manifest.batch)
+
+    def _collect(self) -> None:
+        """Deletes the segments of manifests that are no longer kept, unless a kept one names them."""
+        kept, gone = self._kept[: manifests.KEPT], self._kept[manifests.KEPT :]
+        needed = {name for manifest in kept for name in manifest.segment_files()}
+        segments = self._directory.files.below("segments")
+        for name in {name for manifest in gone for name in manifest.segment_files()} - needed:
+            segments.delete(name)
+        self._kept = kept
+
+    def watermarks(self, plan: Plan) -> dict[Signature, int]:
+        """How far event time has come for every chain, by what batches up to now have shown. It never goes back, also
+        not when an idle stream wakes up after a restart: state that was needed for less is gone.
+        """
         found = {}
         for chain in plan.chains:
-            clocks = {}
-            for stream in chain.streams:
-                known = self.manifest.clocks.get(stream.name)
-                clocks[stream.name] = StreamClock(stream, known.greatest, known.heard) if known else StreamClock(stream)
-            found[chain.signature] = chain_watermark(clocks.values(), now, self.manifest.started)
+            now = chain_watermark(self._clocks[stream.name] for stream in chain.streams)
+            found[chain.signature] = max(now, self.manifest.watermarks.get(chain.signature, NEVER))
         return found
+
+    def had_nothing(self, now: int) -> None:
+        """All streams were asked for rows at this time and had none."""
+        for clock in self._clocks.values():
+            clock.had_nothing(now)
+
+    def _heard(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
+        """A batch of Spark's has asked every stream for rows."""
+        for name, clock in self._clocks.items():
+            if counts.get(name):
+                clock.saw(greatest.get(name, NEVER))
+            else:
+                clock.had_nothing(now)
 
     def _run(self, order: Order, rows: DataFrame | None) -> list[Report]:
         if self._work is None:
@@ -170,35 +226,35 @@ class Stepper:
         return self._placement.run(routed, partial(run_slot, order))
 
 
-def sweep(segments: Files, manifest: Manifest) -> None:
-    """Deletes every segment file that the batch does not name."""
-    needed = _files(manifest.segment_names())
-    for name in segments.names():
-        if name not in needed:
-            segments.delete(name)
-
-
-def _collect(segments: Files, before: Manifest, after: Manifest) -> None:
-    for name in _files(before.segment_names() - after.segment_names()):
-        segments.delete(name)
-
-
-def _files(names: Iterable[str]) -> set[str]:
-    return {file for name in names for file in files_of(name)}
-
-
 def _spread(slots: int) -> tuple[int, ...]:
     """Every group's slot, as even as it goes."""
     return tuple(group * slots // GROUPS for group in range(GROUPS))
 
 
-def _clocks(before: Mapping[str, Clock], reports: Iterable[Report], now: int) -> dict[str, Clock]:
-    clocks = dict(before)
+def _raise_failures(reports: Iterable[Report]) -> None:
+    """A report with an error has nothing else in it, and must never be committed."""
+    failed = [report for report in reports if report.error]
+    names = {name for report in failed for name in report.failed}
+    if names:
+        raise QueryFailed(names, next(report.error for report in failed if report.failed))
+    if failed:
+        raise BatchFailed(failed[0].error)
+
+
+def _greatest(before: Mapping[str, int], reports: Iterable[Report]) -> dict[str, int]:
+    found = dict(before)
     for report in reports:
         for stream, greatest in report.greatest.items():
-            known = clocks.get(stream)
-            clocks[stream] = Clock(max(greatest, known.greatest if known else greatest), now)
-    return clocks
+            found[stream] = max(greatest, found.get(stream, greatest))
+    return found
+
+
+def _counts(reports: Iterable[Report]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for report in reports:
+        for stream, count in report.rows_in.items():
+            total[stream] = total.get(stream, 0) + count
+    return total
 
 
 def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[Report]) -> dict[int, int]:

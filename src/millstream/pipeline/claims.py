@@ -1,0 +1,73 @@
+"""Whose results a folder holds.
+
+Batches are counted anew in every directory, so two pipelines that wrote to one path would overwrite or mix their
+batches. A folder outside the directory is therefore marked with the pipeline that writes to it, and no other may.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pyarrow as pa
+
+from millstream.engine.files import Files
+from millstream.errors import ScriptError, Where
+from millstream.pipeline.places import is_address
+from millstream.pipeline.registry import Registry
+
+# Readers of a folder skip names that begin like this.
+MARK = "_millstream.json"
+
+
+def can_be_claimed(folder: str) -> bool:
+    """Spark knows file systems that Arrow does not."""
+    try:
+        Files.at(folder)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+        return False
+    return True
+
+
+def check_claim(folder: str, owner: str, place: str, where: Where) -> None:
+    """Refuses a folder that another pipeline writes to; `owner` is ours, which lives in `place`."""
+    if not can_be_claimed(folder) or not Files.at(folder).has(MARK):
+        return
+    files = Files.at(folder)
+    found = json.loads(files.read(MARK))
+    same = found["pipeline"] == owner
+    if same and (_real(found["directory"]) == _real(place) or not _lives(owner, found["directory"])):
+        return
+    whose = f"{'a copy of this pipeline' if same else 'another pipeline'}, in {found['directory']}"
+    raise ScriptError(
+        f"'{folder}' has results of {whose}",
+        "a path takes the results of one pipeline, since each counts its batches from 1",
+        "Give the query another path, or remove that folder and its results.",
+        where,
+    )
+
+
+def claim(folder: str, owner: str, place: str) -> None:
+    """Marks a folder as ours."""
+    files = Files.at(folder)
+    mark = json.dumps({"pipeline": owner, "directory": place}, indent=1).encode()
+    try:
+        if not files.has(MARK) or files.read(MARK) != mark:
+            files.make()
+            files.write(MARK, mark)
+    except OSError as error:
+        raise ScriptError(
+            f"'{folder}' cannot be written to ({error})",
+            "results go to a folder",
+            "Correct the path, or its permissions.",
+        ) from None
+
+
+def _real(place: str) -> str:
+    """The same place may be reached by several paths."""
+    return place if is_address(place) else os.path.realpath(place)
+
+
+def _lives(owner: str, place: str) -> bool:
+    """Whether the pipeline is still there: if not, its directory was moved and not copied."""
+    return Registry(Files.at(place).below("registry")).in_force().owner == owner

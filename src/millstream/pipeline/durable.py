@@ -1,0 +1,47 @@
+"""What a commit relies on is on the disk before the manifest: slots see to their files, the driver to the folders.
+
+Only local disks are told; object stores and HDFS keep what they have taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+
+from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.files import Files, above, sync_paths
+from millstream.engine.store import chain_files
+from millstream.pipeline.manifest import Output
+
+
+def sync_slot(segments: Files, mark: str, chains: Iterable[ChainManifest], begun: Iterable[Future[None]]) -> None:
+    """The files a slot has written in a batch: those of its segments that begin with `mark`, and what has `begun`."""
+    if segments.is_local:
+        sync_paths(segments.path(name) for chain in chains for name in chain_files(chain) if name.startswith(mark))
+    for one in begun:
+        one.result()
+
+
+class Folders:
+    """The folders of results: what is new or renamed in them is on the disk before the next manifest."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._renamed: set[str] = set()
+
+    def renamed(self, outputs: Iterable[Output]) -> None:
+        """Results have been published. Until the next commit a start would publish them again."""
+        finals = (final.folder for output in outputs for final in output.finals)
+        self._renamed |= {folder for folder in finals if is_local(folder)}
+
+    def to_sync(self, outputs: Iterable[Output]) -> list[str]:
+        """Before a commit: also the folders above those that are new."""
+        found = {output.folder for output in outputs if is_local(output.folder)}
+        new = {parent for folder in found - self._known for parent in above(folder)}
+        self._known |= found
+        renamed, self._renamed = self._renamed, set()
+        return sorted(found | new | renamed)
+
+
+def is_local(folder: str) -> bool:
+    return "://" not in folder

@@ -1,0 +1,53 @@
+"""Where the paths of a script lead.
+
+A relative path counts from the folder in which a directory was begun, whoever starts the pipeline again and from where.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from millstream.errors import ScriptError
+
+Options = tuple[tuple[str, str], ...]
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_OF_THIS_MACHINE = re.compile(r"file:(//)?(?=/)")
+_GLOB = re.compile(r"[][{}*?\\]")
+
+
+def is_address(path: str) -> bool:
+    """Whether a path names its file system: s3://, hdfs:// and the like."""
+    return _ADDRESS.match(path) is not None
+
+
+def placed(path: str, base: str) -> str:
+    """An absolute path, or an address; a relative path counts from `base`."""
+    path = _OF_THIS_MACHINE.sub("", path)
+    return path if is_address(path) else str(Path(base).absolute() / path)
+
+
+def located(options: Options, base: str) -> Options:
+    """Options with their `path` absolute."""
+    return tuple((name, placed(value, base) if name.lower() == "path" else value) for name, value in options)
+
+
+def looks_like_pattern(path: str) -> bool:
+    return _GLOB.search(path) is not None
+
+
+def literal(options: Options) -> Options:
+    """Options as Spark reads them: it takes a path for a pattern, unless there is a folder of just that name."""
+    for name, path in options:
+        if name.lower() == "path" and looks_like_pattern(path) and not is_address(path) and Path(path).exists():
+            if any(one.is_dir() for one in Path(path).iterdir()):
+                raise ScriptError(
+                    f"'{path}' has folders in it, and a name with one of []{{}}*?\\",
+                    "such a name is a pattern to Spark, and a folder of this name may only have files in it",
+                    "Rename the folder.",
+                )
+            rest = tuple(option for option in options if option[0].lower() not in ("path", "recursivefilelookup"))
+            # Spark lists a file once for each file of a batch whose path looks like a pattern, unless it looks deeper.
+            return (*rest, ("path", _GLOB.sub(r"\\\g<0>", path)), ("recursiveFileLookup", "true"))
+    return options

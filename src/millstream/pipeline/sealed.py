@@ -1,0 +1,66 @@
+"""Small files of JSON that know whether they are whole: the last of their members is a checksum of the text before it.
+
+A file that was cut, overwritten or edited does not read as something else; it does not read at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from millstream.engine.files import DamagedFileError, Files, damaged
+from millstream.errors import ScriptError
+
+ASIDE = ".damaged"
+_SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}\n\Z')
+_Read = TypeVar("_Read")
+
+
+def sealed(content: dict[str, Any]) -> bytes:
+    """As bytes, with the seal."""
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
+
+
+def unsealed(content: bytes, path: str) -> dict[str, Any]:
+    """What was sealed. Raises DamagedFileError where it is not whole."""
+    if not content:
+        raise damaged(path, "the file is empty")
+    seal = _SEAL.search(content)
+    if seal is None:
+        raise damaged(path, "the file has no checksum at its end: it was cut or overwritten")
+    text = content[: seal.start()] + b"}"
+    if zlib.crc32(text) != int(seal[1], 16):
+        raise damaged(path, "the file does not fit its checksum")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def read_sealed(files: Files, name: str, make: Callable[[dict[str, Any]], _Read]) -> _Read:
+    """What a file holds. Raises DamagedFileError where it is not there, not whole or makes no sense."""
+    path = files.path(name)
+    try:
+        content = files.read(name)
+    except (FileNotFoundError, IsADirectoryError):
+        raise damaged(path, "the file is missing") from None
+    try:
+        return make(unsealed(content, path))
+    except DamagedFileError:
+        raise
+    except ScriptError as error:
+        raise damaged(path, f"the file makes no sense: {error.found}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(path, f"the file makes no sense ({type(error).__name__}: {error})") from None
+
+
+def set_aside(files: Files, name: str) -> str:
+    """Renames what cannot be used, so that nothing reads it and nothing is lost; its new name."""
+    new, number = f"{name}{ASIDE}", 1
+    while files.has(new):
+        number += 1
+        new = f"{name}{ASIDE}-{number}"
+    files.move(name, new)
+    return new
