@@ -63,7 +63,8 @@ class Changes:
     def add(self, text: str, name: str, functions: Mapping[str, Function]) -> dict[str, str]:
         """Asks for the queries of a text, once all are known to be good; the ticket of each."""
         expected = self.expected()
-        plan = compile_text(text, name, dict(functions), before=expected.text() if expected.script else "")
+        before = expected.text() if expected.script else ""
+        compile_text(text, name, dict(functions), before=before, base=expected.base)
         statements = sql.split(text)
         others = [one for one in statements if one.kind != "query"]
         if others or not statements:
@@ -74,10 +75,6 @@ class Changes:
                 "Give CREATE QUERY statements alone.",
                 Where(file=name),
             )
-        added = {one.name.lower() for one in statements}
-        for query in plan.script.queries:
-            if query.name.lower() in added:
-                external_of(query)
         return {one.name: self.registry.ask("add", one.name, one.text) for one in statements}
 
     def drop(self, name: str) -> str:
@@ -102,8 +99,9 @@ class Changes:
         if why is not None:
             raise ScriptError(f"not applied: {why}", "nothing has changed", "Correct it and ask again.")
         now = self.in_force()
-        since = now.queries[name].since if name in now.queries else now.changed_at[-1]
-        return f"{'in force' if name in now.queries else 'dropped'} from batch {since} on"
+        known = now.find(name)
+        since = now.changed_at[-1] if known is None else now.queries[known].since
+        return f"{'dropped' if known is None else 'in force'} from batch {since} on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +118,13 @@ class Listed:
     error: str = ""
 
 
-def place_of(query: Query, directory: Directory, settings: Settings) -> str:
+def place_of(query: Query, directory: Directory, settings: Settings, base: str) -> str:
     """Where a query's rows can be looked at."""
-    sink = external_of(query)
+    sink = external_of(query, base)
     if sink is not None:
         path = dict(sink.options).get("path")
         return f"{sink.format} sink{f' {path}' if path else ''}"
-    return target_of(query, f"{directory.place}/results", settings.results).folder
+    return target_of(query, f"{directory.place}/results", settings.results, base).folder
 
 
 def listed(changes: Changes, functions: Mapping[str, Function]) -> Iterator[Listed]:
@@ -139,10 +137,10 @@ def listed(changes: Changes, functions: Mapping[str, Function]) -> Iterator[List
         running = name in now.queries and now.queries[name] == one
         query, rows, place = queries.get(name), None, ""
         if query is not None:
-            place = place_of(query, changes.directory, settings)
-            if external_of(query) is None:
-                target = target_of(query, f"{changes.directory.place}/results", settings.results)
-                rows = count_results(target, _MOST_FILES)
+            place = place_of(query, changes.directory, settings, expected.base)
+            if external_of(query, expected.base) is None:
+                target = target_of(query, f"{changes.directory.place}/results", settings.results, expected.base)
+                rows = count_results(target, _MOST_FILES, one.since) if running else 0
         state, since = ("running", one.since) if running else ("waiting", None)
         yield Listed(name, state, one.text, windows.get(name, "?"), since, rows, place)
     for name, error in expected.failed.items():

@@ -23,6 +23,7 @@ from millstream.model.functions import Function
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.preflight import preflight
 from millstream.pipeline.progress import BatchProgress
+from millstream.pipeline.registry import Registry
 from millstream.plan import Plan
 from millstream.plan.calibration import load
 
@@ -112,7 +113,8 @@ def _windows(plan: Plan) -> dict[str, str]:
 def places_of(pipeline: Pipeline, directory: Directory) -> dict[str, str]:
     """Where the results of the queries in force are."""
     script = pipeline.plan().script
-    return {query.name: place_of(query, directory, script.settings) for query in script.queries}
+    base = Registry(directory.files.below("registry")).in_force().base
+    return {query.name: place_of(query, directory, script.settings, base) for query in script.queries}
 
 
 def log_of(directory: Directory) -> Path:

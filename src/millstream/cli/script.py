@@ -11,8 +11,10 @@ from typing import Any
 import click
 
 from millstream.compile import compile_script
+from millstream.engine.trial import try_out
 from millstream.errors import MillstreamError, PipelineFailed, QueryFailed, ScriptError, ScriptErrors, Where
 from millstream.model.functions import Function
+from millstream.pipeline.preflight import wrong_ends
 from millstream.plan import Calibration, Plan
 from millstream.plan.calibration import load
 
@@ -27,6 +29,10 @@ class ErrorsShown(click.Group):
             return super().invoke(ctx)
         except ScriptError as error:
             click.echo(f"error: {error}", err=True)
+            return ctx.exit(2)
+        except ScriptErrors as found:
+            for one in found.errors:
+                click.echo(f"error: {one}", err=True)
             return ctx.exit(2)
         except (QueryFailed, PipelineFailed) as error:
             click.echo(f"error: {error}", err=True)
@@ -66,13 +72,19 @@ def compile_text(
     settings: dict[str, str] | None = None,
     calibration: Calibration | None = None,
     before: str = "",
+    base: str = "",
 ) -> Plan:
     """The plan; or all errors, each with the line it is about, and exit code 2.
 
-    `before` is text that was valid when it was read: places are counted from its end.
+    `before` is text that was valid when it was read: places are counted from its end. Relative paths count from `base`.
     """
     try:
-        return compile_script(before + text, functions=functions, settings=settings, calibration=calibration)
+        plan = compile_script(before + text, functions=functions, settings=settings, calibration=calibration)
+        wrong = wrong_ends(plan.script, base)
+        if wrong:
+            raise ScriptErrors(wrong)
+        try_out(plan, functions)
+        return plan
     except ScriptErrors as found:
         for error in _placed(found.errors, before.count("\n")):
             click.echo(f"error: {error}", err=True)
@@ -137,7 +149,10 @@ def read_settings(pairs: tuple[str, ...]) -> dict[str, str]:
             raise ScriptError(
                 f"--set {pair}", "the form is --set NAME=VALUE", "Write for example --set slicing=memory."
             )
-        found[name.strip()] = value.strip()
+        name = name.strip().lower()
+        if name in found:
+            raise ScriptError(f"--set {name} stands twice", "each setting is given once", "Remove one of them.")
+        found[name] = value.strip()
     return found
 
 

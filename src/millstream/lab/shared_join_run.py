@@ -161,7 +161,9 @@ class Run:
         while self._fed < len(incoming) or self._engine.deferred:
             while self._fed < len(incoming) and incoming[self._fed].time <= self._clock * SECOND:
                 one = incoming[self._fed]
-                self._engine.feed({one.stream: one.rows}, Budget(units=0), now=one.time + 2)
+                self._engine.feed({one.stream: one.rows}, Budget(units=0), now=one.time)
+                # Tuples come in the order of time: the other stream, asked once more in vain, holds back nothing.
+                self._engine.feed({}, Budget(units=0), now=one.time + 2)
                 self._fed += 1
                 self._pass()
             if self._engine.deferred:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,9 @@ from millstream.model.types import DataType, Family
 
 Row = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
+_COMPARED = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def naive(query: Query, rows: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
@@ -47,9 +51,7 @@ def _in_window(query: Query, chosen: Sequence[Row]) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
-        return True
-    return left is not None and right is not None and bool(left == right)
+    return left is not None and right is not None and _compare(left, right) == 0
 
 
 def microseconds(moment: datetime | None) -> int | None:
@@ -76,13 +78,59 @@ def value(expr: Expr, chosen: Sequence[Row]) -> Any:
         return None
     if expr.op not in _STRICT:
         raise InternalError(f"the oracle does not know {expr.op}")
+    if expr.type.is_float or (expr.op in _COMPARED and any(isinstance(arg, float) for arg in args)):
+        args = [float(arg) if isinstance(arg, int | Decimal) else arg for arg in args]
     return _as(_STRICT[expr.op](*args), expr.type)
 
 
 def _as(result: Any, kind: DataType) -> Any:
-    if kind.is_float and isinstance(result, int) and not isinstance(result, bool):
-        return float(result)
-    return int(result) if kind.is_integer and isinstance(result, float) and not math.isnan(result) else result
+    """A number in its type; one that has no place there is an error of the query."""
+    if result is None or isinstance(result, bool):
+        return result
+    if kind.is_integer:
+        return _whole(result, kind)
+    if kind.name == "DECIMAL":
+        return _decimal(result, kind)
+    return float(result) if kind.is_float else result
+
+
+def _whole(result: Any, kind: DataType) -> int:
+    if isinstance(result, float) and not math.isfinite(result):
+        raise OverflowError(f"{result} is no {kind}")
+    half: int = 2 ** (_BITS[kind.name] - 1)
+    if isinstance(result, float) and kind.name == "BIGINT" and result == half:
+        return half - 1
+    number = int(result)
+    if not -half <= number < half:
+        raise OverflowError(f"{number} does not fit in {kind}")
+    return number
+
+
+def _decimal(result: Any, kind: DataType) -> Decimal | None:
+    if isinstance(result, float) and not math.isfinite(result):
+        return None
+    exact = Decimal(repr(result)) if isinstance(result, float) else Decimal(result)
+    number = exact.quantize(Decimal(1).scaleb(-(kind.scale or 0)), context=_EXACT)
+    if abs(number) >= Decimal(10) ** ((kind.precision or 0) - (kind.scale or 0)):
+        raise OverflowError(f"{number} does not fit in {kind}")
+    return number
+
+
+def _cast(call: Call, chosen: Sequence[Row]) -> Any:
+    """Between numbers and booleans; text and times are not what the oracle is for."""
+    if {call.type.family, call.args[0].type.family} - {Family.NUMBER, Family.BOOLEAN}:
+        raise InternalError("the oracle casts numbers only")
+    given = value(call.args[0], chosen)
+    if given is None:
+        return None
+    if call.type.family == Family.BOOLEAN:
+        return given != 0
+    try:
+        return _as(int(given) if isinstance(given, bool) else given, call.type)
+    except OverflowError:
+        if call.op == "try_cast":
+            return None
+        raise
 
 
 def _constant(literal: Literal) -> Any:
@@ -111,7 +159,28 @@ def _in(call: Call, chosen: Sequence[Row]) -> bool | None:
     sought, *options = [value(arg, chosen) for arg in call.args]
     if sought is None:
         return None
-    return True if sought in [o for o in options if o is not None] else None if None in options else False
+    if any(_compare(sought, option) == 0 for option in options if option is not None):
+        return True
+    return None if None in options else False
+
+
+def _compare(a: Any, b: Any) -> int:
+    """-1, 0 or 1; NaN equals itself and is greater than any other number."""
+    if isinstance(a, float) or isinstance(b, float):
+        a, b = float(a), float(b)
+        if math.isnan(a) or math.isnan(b):
+            return int(math.isnan(a)) - int(math.isnan(b))
+    return int(a > b) - int(a < b)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    """With the sign of the dividend."""
+    if not b:
+        return None
+    if isinstance(a, float) or isinstance(b, float):
+        return math.fmod(a, b) if math.isfinite(a) else math.nan
+    rest = _EXACT.remainder(Decimal(abs(a)), Decimal(abs(b)))
+    return -rest if a < 0 else rest
 
 
 def _case(call: Call, chosen: Sequence[Row]) -> Any:
@@ -138,19 +207,21 @@ _LAZY: Mapping[str, Callable[[Call, Sequence[Row]], Any]] = {
     "case": _case,
     "coalesce": _coalesce,
     "is_null": lambda call, chosen: value(call.args[0], chosen) is None,
+    "cast": _cast,
+    "try_cast": _cast,
 }
 _STRICT: Mapping[str, Callable[..., Any]] = {
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
+    "=": lambda a, b: _compare(a, b) == 0,
+    "<>": lambda a, b: _compare(a, b) != 0,
+    "<": lambda a, b: _compare(a, b) < 0,
+    "<=": lambda a, b: _compare(a, b) <= 0,
+    ">": lambda a, b: _compare(a, b) > 0,
+    ">=": lambda a, b: _compare(a, b) >= 0,
+    "+": lambda a, b: _EXACT.add(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a + b,
+    "-": lambda a, b: _EXACT.subtract(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a - b,
+    "*": lambda a, b: _EXACT.multiply(a, b) if isinstance(a, Decimal) or isinstance(b, Decimal) else a * b,
     "/": lambda a, b: a / b if b else None,
-    "%": lambda a, b: math.fmod(a, b) if b else None,
+    "%": _remainder,
     "neg": lambda a: -a,
     "not": lambda a: not a,
     "like": _like,

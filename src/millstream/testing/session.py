@@ -11,7 +11,7 @@ from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema, arrow_type
 from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
-from millstream.engine.shard import Late
+from millstream.engine.judge import Late
 from millstream.errors import ScriptError
 from millstream.model import duration
 from millstream.model.functions import Function
