@@ -169,6 +169,33 @@ def test_wrong_settings(run: Run, option: str, message: str) -> None:
     assert refused(run("check", "s.sql", "--set", option, script=GOOD)).startswith(message)
 
 
+def test_a_setting_given_twice(run: Run) -> None:
+    shown = refused(run("check", "s.sql", "--set", "slots=2", "--set", "SLOTS=3", script=GOOD))
+    assert shown == "error: --set slots stands twice; each setting is given once. Remove one of them.\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "QUERY near",
+            "QUERY near WITH (format = 'csv')",
+            "query 'near', line 3, column 14: format = 'csv' without a path",
+        ),
+        ("QUERY near", "QUERY near WITH (header = 1)", "query 'near', line 3, column 14: option header; "),
+        ("(time = 'Ts'", "(format = 'json', time = 'Ts'", "line 1, column 15: stream T has no path; "),
+        ("(time = 'Ts'", "(format = 'jsn', time = 'Ts'", "line 1, column 15: stream T has format = 'jsn'; "),
+        ("(time = 'Ts'", "(path = ' ', time = 'Ts'", "line 1, column 15: stream T has path = ''; "),
+        ("(time = 'Ts'", "(format = 'kafka', time = 'Ts'", "line 1, column 15: stream T names no servers; "),
+        ("(time = 'Ts'", "(value = 'avro', time = 'Ts'", "line 1, column 15: value = 'avro'; "),
+    ],
+)
+def test_check_looks_at_where_rows_come_from_and_go_to(run: Run, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    for command in ("check", "explain"):
+        assert refused(run(command, "s.sql", script=GOOD.replace(old, new, 1))).startswith(f"error: {message}")
+
+
 def test_wrong_settings_and_errors_of_the_script_come_together(run: Run) -> None:
     shown = refused(run("check", "s.sql", "--set", "slicing=fast", script="SET nothing = 1;"))
     assert "--set: slicing = 'fast'" in shown

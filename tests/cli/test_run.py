@@ -70,15 +70,17 @@ def refused(*args: str) -> str:
 def test_a_source_that_does_not_exist(folder: Path) -> None:
     (folder / "s.sql").write_text(SCRIPT.replace("in/h", "in/nowhere"))
     assert refused() == (
-        "error: stream H reads 'in/nowhere', which does not exist;"
-        " the path is a folder of files, seen from where the command runs. Make the folder, or correct the path.\n"
+        f"error: line 2, column 15: stream H reads '{folder}/in/nowhere', which does not exist; the path is a folder of"
+        " files; a relative one counts from where the directory was begun. Make the folder, or correct the path.\n"
     )
     assert not (folder / "state").exists()
 
 
 def test_a_source_without_a_path(folder: Path) -> None:
     (folder / "s.sql").write_text(SCRIPT.replace("path = 'in/h', ", ""))
-    assert refused().startswith("error: stream H has no path; a stream of parquet files is read from a folder.")
+    assert refused().startswith(
+        "error: line 2, column 15: stream H has no path; a stream of parquet files is read from a folder."
+    )
 
 
 def test_a_bad_script_starts_nothing(folder: Path) -> None:
@@ -98,11 +100,20 @@ def test_a_directory_in_use(folder: Path) -> None:
         )
 
 
+def test_a_master_that_is_none(folder: Path) -> None:
+    """In a process of its own: where Spark runs already, no master is asked for."""
+    command = [sys.executable, "-m", "millstream", "run", "s.sql", "--master", "none://here"]
+    result = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "\nerror: Spark does not start: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        (SCRIPT.replace("DOUBLE", "FLOAT", 1), "stream T has changed; the columns, times and sources"),
-        (SCRIPT.replace("in/t", "in/h"), "stream T has changed; the columns, times and sources"),
+        (SCRIPT.replace("DOUBLE", "FLOAT", 1), "stream T has changed: columns was Id INT, Value FLOAT"),
+        (SCRIPT.replace("in/t", "in/h"), "stream T has changed: path was "),
         (SCRIPT + f"CREATE STREAM X {COLUMNS} WITH (path = 'in/t', time = 'Ts');", "stream X is gone; the columns"),
     ],
 )
@@ -122,7 +133,7 @@ def test_files_that_do_not_fit_the_declaration(folder: Path) -> None:
     (folder / "s.sql").write_text(SCRIPT.replace("Value DOUBLE", "Value INT", 1))
     before = signal.getsignal(signal.SIGINT)
     assert (
-        "error: T.Value is DOUBLE in the files; it is declared as INT, and the files in 'in/t' have"
+        f"error: T.Value is DOUBLE in the files; it is declared as INT, and the files in '{folder}/in/t' have"
         " Id INT, Value DOUBLE, Ts TIMESTAMP. Change the declaration.\n"
     ) in refused()
     assert Registry(Directory.at(folder / "state" / "s").files.below("registry")).in_force().count == 0

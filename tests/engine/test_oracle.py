@@ -38,7 +38,7 @@ KEYS = {
 PAYLOADS = {
     "STRUCT<x: INT, y: STRING>": st.sampled_from([None, {"x": 1, "y": None}, {"x": None, "y": "b"}]),
     "ARRAY<INT>": st.sampled_from([None, [], [1, None, 3]]),
-    "STRING": st.sampled_from([None, "", "some text"]),
+    "STRING": st.sampled_from([None, "", "some text", "wide " * 2000]),
     "BOOLEAN": st.sampled_from([None, True, False]),
     "DECIMAL(9, 2)": st.sampled_from([None, Decimal("3.14")]),
 }
@@ -60,8 +60,13 @@ RESIDUALS = (
     "(A.v IS NULL OR B.v < 2)",
     "CASE WHEN A.n > B.n THEN A.v ELSE B.v END > 0.5",
     "coalesce(A.v, B.v, 0) = 0",
+    "A.m + B.m > 3",
+    "A.m * B.m <= A.n",
     "abs(A.n - B.n) <= 1",
 )
+
+
+DECIMALS = "A.m * B.m AS p, A.m - B.n AS d, A.m AS m, B.Ts AS u"
 
 
 def maybe(options: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
@@ -84,7 +89,9 @@ def cases(draw: st.DrawFn) -> Case:
     key_types = draw(st.lists(st.sampled_from(sorted(KEYS)), min_size=1, max_size=draw(st.sampled_from([1, 1, 2]))))
     payload = draw(st.sampled_from(sorted(PAYLOADS)))
     disorder = draw(st.sampled_from([0, 0, 2, 7]))
-    columns = ", ".join([*(f"k{i} {kind}" for i, kind in enumerate(key_types)), "v DOUBLE", "n INT", f"p {payload}"])
+    columns = ", ".join(
+        [*(f"k{i} {kind}" for i, kind in enumerate(key_types)), "v DOUBLE", "n INT", "m DECIMAL(4, 2)", f"p {payload}"]
+    )
     script, rows = [], {}
     for name in "AB":
         hints = f"rate = {draw(st.sampled_from([1, 80]))}, keys = {draw(st.sampled_from([2, 1000]))}"
@@ -92,7 +99,7 @@ def cases(draw: st.DrawFn) -> Case:
         script.append(f"CREATE STREAM {name} ({columns}, Ts TIMESTAMP) WITH (time = 'Ts', {delay}, {hints});")
         rows[name] = draw(batches(key_types, payload, disorder))
     join = " AND ".join(f"A.k{i} = B.k{i}" for i in range(len(key_types)))
-    joins = [join, join, join, "A.k0 = B.k0", "A.n = B.n", "A.n < B.n"]
+    joins = [join, join, join, "A.k0 = B.k0", "A.n = B.n", "A.n < B.n", "A.n + 1 = B.n", "abs(A.n) = B.n", "A.m = B.n"]
     for number in range(draw(st.integers(1, 4))):
         select = draw(selects(draw(st.sampled_from(joins))))
         if draw(st.sampled_from([False, False, False, True])):
@@ -124,6 +131,7 @@ def batches(draw: st.DrawFn, key_types: list[str], payload: str, disorder: int) 
             greatest = max(greatest, second)
             row: dict[str, Any] = {f"k{i}": draw(KEYS[kind]) for i, kind in enumerate(key_types)}
             row |= {"v": draw(st.sampled_from([None, -1.0, 0.0, 0.5, 1.5])), "n": draw(st.integers(-2, 2))}
+            row["m"] = draw(st.sampled_from([None, Decimal("1.05"), Decimal("1.00"), Decimal("-99.99")]))
             row |= {"p": draw(PAYLOADS[payload]), "Ts": START + timedelta(seconds=second)}
             batch.append(row)
         found.append(batch)
@@ -147,7 +155,9 @@ def selects(draw: st.DrawFn, join: str) -> str:
             f"B.Ts {low} A.Ts + INTERVAL '{first}' SECOND AND B.Ts {high} A.Ts + INTERVAL '{last}' SECOND"
         )
         window = ""
-    columns = draw(st.sampled_from(["*", "A.v AS a, B.v AS b, A.Ts AS t", "B.p, A.p AS q, A.n + B.n AS s, B.Ts AS u"]))
+    columns = draw(
+        st.sampled_from(["*", "A.v AS a, B.v AS b, A.Ts AS t", "B.p, A.p AS q, A.n + B.n AS s, B.Ts AS u", DECIMALS])
+    )
     sources = draw(st.sampled_from(["A, B", "B, A"]))
     return f"SELECT {columns} FROM {sources} WHERE {' AND '.join(conditions)}{window}"
 

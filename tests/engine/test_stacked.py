@@ -57,11 +57,12 @@ def test_stacked_pairs_are_those_of_each_segment(
     met = Met(segments, [ranges(prober, one, interval) for one in segments])
     assert met.of_each() == of_each
     assert len(met) == sum(of_each)
-    found = met.stacked(most)
+    stacked = met.stacked(most)
     if longest > most:
-        assert found is None
+        assert stacked is None
         return
-    assert found is not None
+    assert stacked is not None
+    found = list(stacked)
     assert all(0 < len(some.rows) <= most for some in found)
     assert Counter(row for some in found for row in tuples_of(some, some.rows, some.positions)) == wanted
 

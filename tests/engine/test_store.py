@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import pytest
 from millstream.compile import compile_script
 from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.engine import Engine
-from millstream.engine.files import Files
+from millstream.engine.files import DamagedFileError, Files, Stamp
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
-from millstream.engine.store import FileStore
+from millstream.engine.store import FileStore, keep_rows, load_rows
 from millstream.lab.generators import Sensors
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -61,6 +62,49 @@ def test_rows_are_mapped_and_not_read(tmp_path: Path) -> None:
     assert pa.total_allocated_bytes() - before < 100_000
 
 
+@pytest.mark.parametrize("ending", [".arrow", ".index.arrow"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "other bytes", "another segment's"])
+def test_files_that_are_not_what_was_written_are_not_loaded(tmp_path: Path, ending: str, damage: str) -> None:
+    segment, store = some_segment(), FileStore(Files.at(tmp_path))
+    store.keep(segment)
+    entry = replace(entry_of(segment), stamps=store.stamps(segment))
+    assert FileStore(Files.at(tmp_path)).load(entry).rows.equals(segment.rows)
+    path = tmp_path / f"{entry.name}{ending}"
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    if damage == "gone":
+        path.unlink()
+    else:
+        damaged = {
+            "empty": b"",
+            "cut": whole[:middle],
+            "other bytes": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            "another segment's": of_fewer_rows(tmp_path, ending),
+        }
+        path.write_bytes(damaged[damage])
+    with pytest.raises(DamagedFileError, match=rf"{entry.name}{ending}: .*; what a pipeline has written .* Start it"):
+        FileStore(Files.at(tmp_path)).load(entry)
+
+
+def of_fewer_rows(place: Path, ending: str) -> bytes:
+    segment = some_segment()
+    rows = segment.rows.slice(0, 2)
+    FileStore(Files.at(place / "other")).keep(
+        build(7, "left", 3, 60_000_000, rows, "Ts", codes([rows.column("k")], rows.num_rows))
+    )
+    return (place / "other" / f"7{ending}").read_bytes()
+
+
+def test_kept_rows_come_back_or_not_at_all(tmp_path: Path) -> None:
+    files, rows = Files.at(tmp_path), pa.Table.from_batches([some_segment().rows])
+    name = keep_rows(files, "held-q", rows)
+    assert load_rows(files, name).equals(rows)
+    path = tmp_path / f"{name}.arrow"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(DamagedFileError, match="holds other bytes than were written"):
+        load_rows(files, name)
+
+
 def test_dropped_segments_leave_no_files(tmp_path: Path) -> None:
     store = FileStore(Files.at(tmp_path))
     store.drop(store.keep(some_segment()))
@@ -71,9 +115,9 @@ def test_what_a_batch_makes_and_merges_is_written_once(tmp_path: Path, monkeypat
     written: list[str] = []
     write = Files.write_arrow
 
-    def counted(self: Files, name: str, rows: pa.RecordBatch) -> None:
+    def counted(self: Files, name: str, rows: pa.RecordBatch) -> Stamp:
         written.append(name)
-        write(self, name, rows)
+        return write(self, name, rows)
 
     monkeypatch.setattr(Files, "write_arrow", counted)
     columns = "(LocationId INT, Value DOUBLE, Ts TIMESTAMP)"

@@ -149,3 +149,9 @@ def test_walk_visits_every_node() -> None:
 )
 def test_text(expr: Expr, expected: str) -> None:
     assert shown(expr) == expected
+
+
+def test_two_minus_signs_are_no_comment() -> None:
+    least = Literal(-(2**31), INT)
+    assert text(Call("neg", (least,), INT), lambda column: column.name) == "-(-2147483648)"
+    assert text(Call("neg", (Call("neg", (A,), INT),), INT), lambda column: column.name) == "-(-a)"

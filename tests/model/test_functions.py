@@ -8,7 +8,13 @@ import pytest
 
 from millstream import function
 from millstream.errors import ScriptError
+from millstream.model.expr import Column, Literal
+from millstream.model.functions import BUILTINS
 from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, DataType
+
+
+def columns(kinds: tuple[DataType, ...]) -> list[Column]:
+    return [Column(0, f"c{n}", kind) for n, kind in enumerate(kinds)]
 
 
 def near(a: object, b: object) -> object:
@@ -27,13 +33,13 @@ def test_a_function_keeps_what_it_calls() -> None:
 
 @pytest.mark.parametrize("args", [(DOUBLE, DOUBLE), (INT, BIGINT), (NULL, DOUBLE)])
 def test_narrower_numbers_fit(args: tuple[DataType, ...]) -> None:
-    assert function("BOOLEAN", "DOUBLE", "DOUBLE")(near).result(args) == BOOLEAN
+    assert function("BOOLEAN", "DOUBLE", "DOUBLE")(near).result(columns(args)) == BOOLEAN
 
 
 @pytest.mark.parametrize("args", [(DOUBLE,), (DOUBLE, DOUBLE, DOUBLE), (DOUBLE, STRING), (TIMESTAMP, DOUBLE), ()])
 def test_other_arguments_do_not(args: tuple[DataType, ...]) -> None:
     with pytest.raises(ScriptError, match=r"near got .*; it is near\(DOUBLE, DOUBLE\)"):
-        function("BOOLEAN", "DOUBLE", "DOUBLE")(near).result(args)
+        function("BOOLEAN", "DOUBLE", "DOUBLE")(near).result(columns(args))
 
 
 @pytest.mark.parametrize(
@@ -52,3 +58,15 @@ def test_other_arguments_do_not(args: tuple[DataType, ...]) -> None:
 def test_what_cannot_be_called_cannot_be_registered(register: Callable[[], object], message: str) -> None:
     with pytest.raises(ScriptError, match=message):
         register()
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "position"),
+    [("round", (DOUBLE, INT), 2), ("substring", (STRING, INT), 2), ("replace", (STRING, STRING, STRING), 2)],
+)
+def test_some_arguments_are_constants(name: str, kinds: tuple[DataType, ...], position: int) -> None:
+    function = BUILTINS[name]
+    with pytest.raises(ScriptError, match=f"argument {position} of {name} is not a constant"):
+        function.result(columns(kinds))
+    constants = [Literal(1 if kind == INT else "a", kind) for kind in kinds[1:]]
+    assert function.result([*columns(kinds[:1]), *constants]) == kinds[0]

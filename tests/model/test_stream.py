@@ -19,6 +19,21 @@ def test_columns_are_found_whatever_their_case() -> None:
     assert GOOD.find("other") is None
 
 
+def test_the_time_column_goes_by_its_declared_name() -> None:
+    assert replace(GOOD, time="tS").time == "Ts"
+
+
+@pytest.mark.parametrize("name", ["a\x01b", "\x1f", "a\nb", "a\x7f", "\ud800", ""])
+def test_control_characters_are_not_for_columns(name: str) -> None:
+    with pytest.raises(ScriptError, match="a column's name has no control characters"):
+        StreamColumn(name, INT)
+
+
+@pytest.mark.parametrize("name", ["first name", "a.b", "`", '"', "'", "größe", "温度", "🌡️", "select", "__code"])
+def test_columns_may_be_called_anything_else(name: str) -> None:
+    assert replace(GOOD, columns=(*GOOD.columns, StreamColumn(name, INT))).column(name).name == name
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

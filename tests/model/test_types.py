@@ -50,7 +50,12 @@ EVERY = [
         (SMALLINT, INT, INT),
         (FLOAT, FLOAT, FLOAT),
         (INT, FLOAT, DOUBLE),
-        (DataType("DECIMAL", 10, 2), INT, DataType("DECIMAL", 38, 2)),
+        (DataType("DECIMAL", 10, 2), INT, DataType("DECIMAL", 12, 2)),
+        (DataType("DECIMAL", 10, 2), BIGINT, DataType("DECIMAL", 22, 2)),
+        (DataType("DECIMAL", 10, 2), DataType("DECIMAL", 6, 4), DataType("DECIMAL", 12, 4)),
+        (DataType("DECIMAL", 38, 0), DataType("DECIMAL", 38, 0), DataType("DECIMAL", 38, 0)),
+        (DataType("DECIMAL", 38, 30), BIGINT, None),
+        (DataType("DECIMAL", 38, 0), DataType("DECIMAL", 10, 2), None),
         (DataType("DECIMAL", 10, 2), DOUBLE, DOUBLE),
         (DATE, TIMESTAMP, TIMESTAMP),
         (NULL, STRING, STRING),
@@ -92,3 +97,47 @@ def test_an_unknown_name_is_answered_with_a_near_one() -> None:
 def test_decimals_out_of_reach(precision: int, scale: int) -> None:
     with pytest.raises(ScriptError, match="precision is 1 to 38"):
         types.decimal(precision, scale)
+
+
+def test_fields_with_odd_names_are_quoted() -> None:
+    fields = tuple(Field(name, INT) for name in ("plain", "first name", "a`b", "1st", "größe"))
+    assert str(DataType("STRUCT", fields=fields)) == (
+        "STRUCT<plain: INT, `first name`: INT, `a``b`: INT, `1st`: INT, `größe`: INT>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "op", "b", "expected"),
+    [
+        ((10, 2), "+", (10, 2), (11, 2)),
+        ((10, 2), "-", (4, 4), (13, 4)),
+        ((10, 2), "*", (10, 2), (21, 4)),
+        ((10, 2), "%", (4, 1), (5, 2)),
+        ((38, 18), "*", (38, 18), (38, 6)),
+        ((38, 18), "+", (38, 0), (38, 6)),
+        ((38, 2), "+", (38, 2), (38, 2)),
+        ((38, 38), "*", (38, 38), (38, 37)),
+    ],
+)
+def test_decimals_have_as_many_digits_as_in_spark(
+    a: tuple[int, int], op: str, b: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    assert types.decimal_result(op, types.decimal(*a), types.decimal(*b)) == types.decimal(*expected)
+
+
+@pytest.mark.parametrize("a", EVERY, ids=str)
+@pytest.mark.parametrize("b", EVERY, ids=str)
+def test_what_becomes_another_type_without_loss_can_be_cast_to_it(a: DataType, b: DataType) -> None:
+    common = types.common(a, b)
+    if common is not None and NULL not in (a, b):
+        assert types.can_cast(a, common)
+        assert types.can_cast(b, common)
+    if types.widens(a, b) and NULL not in (a, b):
+        assert types.can_cast(a, b) or a.family in ("interval", "nested")
+
+
+def test_a_number_and_a_decimal_meet_in_a_type_that_holds_both() -> None:
+    for kind in (SMALLINT, INT, BIGINT, types.decimal(20, 5), types.decimal(38, 0)):
+        for other in (types.decimal(5, 5), types.decimal(10, 2), types.decimal(38, 30)):
+            common = types.common(kind, other)
+            assert common is None or (types.widens(kind, common) and types.widens(other, common))

@@ -74,6 +74,12 @@ class Mill:
         return self.pipeline.results(name).to_pylist()
 
 
+@pytest.fixture(scope="session")
+def mill_at() -> Callable[..., Mill]:
+    """Makes mills in a place that outlives a test; they are to be drained."""
+    return Mill
+
+
 @pytest.fixture
 def mill(tmp_path: Path) -> Iterator[Callable[..., Mill]]:
     """Makes mills that are stopped when the test ends."""

@@ -170,8 +170,8 @@ class Harness:
             (folder / ".part").rename(folder / f"{file:06}.parquet")
 
         def taken() -> bool:
-            clocks = self.manifest().clocks
-            return all(name in clocks and clocks[name].greatest >= last for name, last in greatest.items())
+            seen = self.manifest().greatest
+            return all(name in seen and seen[name] >= last for name, last in greatest.items())
 
         self.until(f"file {file}", taken)
 

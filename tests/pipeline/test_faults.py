@@ -13,6 +13,7 @@ import pytest
 from millstream.errors import ScriptError
 from millstream.pipeline import Pipeline
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.sealed import sealed, unsealed
 from millstream.testing import run
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -70,7 +71,7 @@ def test_state_of_another_version(mill: Callable[..., Any], tmp_path: Path) -> N
     first.pipeline.drain()
     newest = max((tmp_path / "state" / "manifest").glob("*.json"))
     newest.write_text(json.dumps({**json.loads(newest.read_text()), "version": 99}))
-    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 1"):
+    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 2"):
         mill(SCRIPT).pipeline.drain()
 
 
@@ -99,7 +100,7 @@ def test_publishing_is_finished_after_a_crash_in_the_middle(mill: Callable[..., 
     first.pipeline.drain()
     state = tmp_path / "state"
     newest = max((state / "manifest").glob("*.json"))
-    saved = json.loads(newest.read_text())
+    saved = unsealed(newest.read_bytes(), str(newest))
     before = first.results("q"), first.results("r")
     manifest = json.loads((state / "manifest" / "000000000001.json").read_text())
     for output in manifest["outputs"]:
@@ -108,7 +109,7 @@ def test_publishing_is_finished_after_a_crash_in_the_middle(mill: Callable[..., 
         for place in places[1:]:
             place.unlink()
     saved["outputs"] = manifest["outputs"]
-    newest.write_text(json.dumps(saved))
+    newest.write_bytes(sealed(saved))
     assert first.results("q") == []
     again = mill(SCRIPT)
     again.pipeline.drain()
@@ -121,13 +122,60 @@ def test_segments_nobody_needs_are_deleted(mill: Callable[..., Any], tmp_path: P
     for batch in BATCHES:
         found.put(batch)
     found.pipeline.drain()
-    newest = json.loads(max((tmp_path / "state" / "manifest").glob("*.json")).read_text())
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "state" / "manifest").glob("*.json")]
     named = {
         f"{entry['name']}{ending}"
-        for slot in newest["slots"].values()
+        for manifest in kept
+        for slot in manifest["slots"].values()
         for chain in slot["chains"]
         for entry in chain["segments"]
         for ending in (".arrow", ".index.arrow")
     }
     assert named == {path.name for path in (tmp_path / "state" / "segments").iterdir()}
-    assert len(list((tmp_path / "state" / "manifest").iterdir())) <= 3
+    assert len(kept) == 3
+
+
+def test_files_of_somebody_else_are_neither_read_nor_deleted(mill: Callable[..., Any], tmp_path: Path) -> None:
+    first = mill(SCRIPT)
+    first.put(BATCHES[0])
+    first.pipeline.drain()
+    state = tmp_path / "state"
+    folders = (
+        "",
+        "manifest",
+        "registry",
+        "registry/inbox",
+        "registry/copies",
+        "segments",
+        "results",
+        "results/q",
+        "late",
+    )
+    names = ("notes.txt", ".DS_Store", "000001.json~", "q-mine.parquet", "x.parquet", "x.arrow", "7.json", ".x.swp")
+    strays = [state / folder / name for folder in folders for name in names]
+    for path in strays:
+        path.write_bytes(b"\xff mine")
+    for name in ("manifest/000000000003.json", "registry/000002.json", "registry/copies/000002.json"):
+        (state / name).mkdir()
+        (state / name / "mine").write_bytes(b"\xff mine")
+    second = mill(SCRIPT)
+    second.put(BATCHES[1])
+    second.pipeline.drain()
+    expected = run(SCRIPT, {name: [batch[name] for batch in BATCHES[:2]] for name in "AB"})
+    for name in "qr":
+        same(second.results(name), expected[name].to_pylist())
+    assert all(path.read_bytes() == b"\xff mine" for path in strays)
+    assert len(list(state.rglob("*.damaged/mine"))) == 3
+    assert sum("is a folder where a file belongs; it is set aside" in said for said in second.said) == 3
+
+
+def test_a_file_in_the_place_of_a_folder_of_results(mill: Callable[..., Any], tmp_path: Path) -> None:
+    found = mill(SCRIPT)
+    found.put(BATCHES[0])
+    (tmp_path / "state" / "results").mkdir(parents=True)
+    (tmp_path / "state" / "results" / "q").write_text("mine")
+    with pytest.raises(
+        ScriptError, match=r"results/q: there is a file where a folder of results belongs; every .* Move"
+    ):
+        found.pipeline.drain()
+    assert (tmp_path / "state" / "results" / "q").read_text() == "mine"

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyarrow import fs
 
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
-from millstream.engine.files import Files
-from millstream.pipeline.manifest import Clock, Final, Manifest, Output, SlotManifest, commit, latest
+from millstream.engine.chain_manifest import ChainManifest, HeldEntry, SegmentEntry, WaitingUnit
+from millstream.engine.files import DamagedFileError, Files, Stamp
+from millstream.errors import ScriptError
+from millstream.pipeline.manifest import Final, Manifest, Output, SlotManifest, batches, commit, latest, read
 
 
 def a_manifest(batch: int) -> Manifest:
     chain = ChainManifest(
-        7,
-        (
-            SegmentEntry(3, "some-3", "left", 2, 60, 10, 400, -5, 2**61),
-            SegmentEntry(4, "some-4", "right", 2, 1, 1, 8, 0, 0),
+        numbered=7,
+        taken=13,
+        expired=2,
+        segments=(
+            SegmentEntry(3, "some-3", "left", 2, 60, 10, 400, -5, 2**61, (Stamp(640, 2**32 - 1), Stamp(96, 0))),
+            SegmentEntry(4, "some-4", "right", 2, 1, 1, 8, 0, 0, (Stamp(64, 1), Stamp(64, 2))),
         ),
-        (WaitingUnit(3, 4, -60, 61),),
-        (("q", "held-q"),),
+        ledger=(WaitingUnit(3, 4, -60, 61),),
+        held=(HeldEntry("q", 1, "held-q-1f-000000ff"),),
     )
+    finals = (Final("q", "/x", "q-1.parquet"), Final("r", "/y", "r-1.parquet"))
     return Manifest(
-        batch,
-        "0123abcd",
-        4,
-        2,
-        1_700_000_000_000_000,
-        (0, 1) * 32,
-        {"A": Clock(2**60, 5)},
-        {0: SlotManifest("token", {("A", "B", "k = k"): chain}), 1: SlotManifest("other", {})},
-        (
-            Output(
-                "/x", ".staged", (Final("q", "/x", "q-1.parquet"), Final("r", "/y", "r-1.parquet")), 12, shared=False
-            ),
-        ),
-        {2: 99},
+        batch=batch,
+        pipeline="0123abcd",
+        spark_batch=4,
+        statements=2,
+        routing=(0, 1) * 32,
+        greatest={"A": 2**60},
+        watermarks={'["A","B"]': 2**59},
+        codings={'["A","B"]': "xxhash64(BIGINT)"},
+        slots={0: SlotManifest("token", {'["A","B"]': chain}), 1: SlotManifest("other", {})},
+        outputs=(Output("/x", ".staged", finals, 12, shared=False, size=345),),
+        arrived={2: 99},
+        registry="2-0123abcd",
+        offsets='v1\n{"a":1}\n-',
+        sources={"0/9.compact": 2**32 - 1},
     )
 
 
@@ -49,10 +55,28 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_a_batch_needs(tmp_path: Path) -> None:
-    assert a_manifest(1).segment_names() == {"some-3", "some-4", "held-q"}
+    assert a_manifest(1).segment_names() == {"some-3", "some-4", "held-q-1f-000000ff"}
+    assert a_manifest(1).segment_files() == {
+        "some-3.arrow": Stamp(640, 2**32 - 1),
+        "some-3.index.arrow": Stamp(96, 0),
+        "some-4.arrow": Stamp(64, 1),
+        "some-4.index.arrow": Stamp(64, 2),
+        "held-q-1f-000000ff.arrow": Stamp(0x1F, 0xFF),
+    }
     for batch in range(1, 7):
         commit(Files.at(tmp_path), a_manifest(batch))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{batch:012}.json" for batch in (4, 5, 6)]
+
+
+def test_a_batch_happens_once(tmp_path: Path) -> None:
+    """As when a run sleeps, another takes over, commits and ends, and the first wakes up."""
+    files = Files.at(tmp_path)
+    commit(files, a_manifest(2))
+    with pytest.raises(
+        ScriptError, match=r"000000000002.json: another run has committed batch 2; a directory .* Nothing"
+    ):
+        commit(files, replace(a_manifest(2), spark_batch=9))
+    assert latest(files) == a_manifest(2)
 
 
 def test_a_half_written_manifest_is_none(tmp_path: Path) -> None:
@@ -60,3 +84,43 @@ def test_a_half_written_manifest_is_none(tmp_path: Path) -> None:
     commit(files, a_manifest(2))
     (tmp_path / "000000000003.json.partial").write_text('{"version": 1, "batch"')
     assert latest(files) == a_manifest(2)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"null", b"\xff\xfe\x00", b'{"version":2,"batch":3,"crc":"00000000"}\n', None]
+)
+def test_a_damaged_manifest_is_none(tmp_path: Path, content: bytes | None) -> None:
+    files = Files.at(tmp_path)
+    commit(files, a_manifest(2))
+    path = tmp_path / "000000000003.json"
+    path.write_bytes((tmp_path / "000000000002.json").read_bytes() if content is None else content)
+    assert latest(files) == a_manifest(2)
+    with pytest.raises(DamagedFileError, match=r"000000000003\.json: the file .*; what a pipeline has written stays"):
+        read(files, 3)
+    (tmp_path / "000000000002.json").unlink()
+    with pytest.raises(DamagedFileError):
+        latest(files)
+
+
+def test_every_byte_counts(tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    commit(files, a_manifest(1))
+    path = tmp_path / "000000000001.json"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises((DamagedFileError, ScriptError)):
+            read(files, 1)
+        path.write_bytes(whole[:place])
+        with pytest.raises(DamagedFileError):
+            read(files, 1)
+
+
+def test_files_of_other_names_are_no_manifests(tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    commit(files, a_manifest(1))
+    for name in ("notes.txt", ".DS_Store", "000000000001.json~", "7.json", "000000000009.json.damaged"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "000000000008.json").mkdir()
+    assert batches(files) == [1]
+    assert latest(files) == a_manifest(1)

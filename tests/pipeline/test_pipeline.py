@@ -113,6 +113,19 @@ def test_queries_come_and_go_as_in_the_engine(mill: Callable[..., Any]) -> None:
         found.pipeline.drop("goes")
 
 
+def test_streams_may_change_places_in_the_script(mill: Callable[..., Any]) -> None:
+    first, second = STREAMS.strip().splitlines()
+    query = f"CREATE QUERY q AS {PAIR} WINDOW 60 SECONDS;"
+    batches = [{"A": some_rows(n, 20, n * 8, n * 8 + 8), "B": some_rows(n + 7, 9, n * 8, n * 8 + 8)} for n in range(2)]
+    for batch, script in zip(batches, (f"{first} {second} {query}", f"{second} {query} {first}"), strict=True):
+        found = mill(script)
+        found.put(batch)
+        found.pipeline.drain()
+    same(
+        found.results("q"), run(f"{STREAMS} {query}", {name: [batch[name] for batch in batches] for name in "AB"})["q"]
+    )
+
+
 def test_put_off_work_is_finished_without_new_rows(mill: Callable[..., Any]) -> None:
     script = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 60 SECONDS;"
     batches = [
@@ -134,28 +147,45 @@ def test_put_off_work_is_finished_without_new_rows(mill: Callable[..., Any]) -> 
 
 
 def test_an_edited_script_goes_on_with_the_state(mill: Callable[..., Any]) -> None:
-    before = (
-        f"{STREAMS} CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY changes AS {PAIR} WINDOW 5 SECONDS;"
+    """What reads as before goes on; of what has changed, only the rows since then are its results."""
+    stays = f"CREATE QUERY stays WITH (results = 'shared') AS {PAIR} WINDOW 10 SECONDS;"
+    changes = f"CREATE QUERY changes AS {PAIR} WINDOW 5 SECONDS;"
+    shared = f"CREATE QUERY pooled WITH (results = 'shared') AS {PAIR} WINDOW 10 SECONDS;"
+    quoted = f"CREATE QUERY quoted AS {PAIR} AND 'a b' <> 'a  b' WINDOW 5 SECONDS;"
+    before = f"{STREAMS} SET slots = 2; {stays} {changes} {shared} {quoted}"
+    changed = (
+        changes.replace("5 SECONDS", "9 SECONDS"),
+        stays.replace(" AS ", " as -- a remark\n  ", 1),
+        shared.replace("SELECT A.k", "SELECT 'new' AS c, A.k"),
+        quoted.replace("'a b'", "'a   b'"),
     )
-    after = (
-        f"{STREAMS} CREATE QUERY changes AS {PAIR} WINDOW 9 SECONDS; CREATE QUERY stays AS {PAIR} WINDOW 10 SECONDS;"
-    )
+    after = f"{STREAMS} SET slots = 3; {' '.join(changed)}"
     batches = [{"A": some_rows(n, 30, n * 8, n * 8 + 8), "B": some_rows(n + 7, 30, n * 8, n * 8 + 8)} for n in range(2)]
     session = Session(before)
     first = mill(before)
     first.put(batches[0])
     first.pipeline.drain()
     session.feed(batches[0])
+    names = ("stays", "changes", "pooled", "quoted")
+    counts = {name: len(session.results(name)) for name in names}
+    for name in names:
+        same(first.results(name), session.results(name))
     session.change(after)
     second = mill(after)
     second.put(batches[1])
     second.pipeline.drain()
     session.feed(batches[1])
     session.close()
-    for name in ("stays", "changes"):
-        same(second.results(name), session.results(name))
+    same(second.results("stays"), session.results("stays"))
+    for name in ("changes", "pooled", "quoted"):
+        found = session._found[name]
+        since = pa.Table.from_batches([one for one in found if one.schema.names == found[-1].schema.names])
+        rows = since.to_pylist() if name == "pooled" else since.to_pylist()[counts[name] :]
+        assert rows, name
+        same(second.results(name.upper()), rows)
+    assert [said for said in second.said if "slots = 3 has no effect: 2 are in force" in said]
     other = after.replace("v DOUBLE", "v DOUBLE, more INT")
-    with pytest.raises(ScriptError, match="stream A has changed"):
+    with pytest.raises(ScriptError, match="stream A has changed: columns was"):
         mill(other).pipeline.drain()
 
 

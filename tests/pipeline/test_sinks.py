@@ -14,7 +14,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+from millstream.compile import compile_script
 from millstream.errors import ScriptError, ScriptErrors
+from millstream.pipeline import running
+from millstream.pipeline.preflight import wrong_ends
 from millstream.testing import run
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -127,7 +130,7 @@ def test_a_callback_that_raises_makes_no_other_see_a_batch_twice(mill: Callable[
 
 
 def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    csv = f"format = 'csv', path = '{tmp_path}/csv', header = 'true'"
+    csv = f"Format = 'csv', Path = '{tmp_path}/csv', header = 'true', compression = 'gzip'"
     script = f"{STREAMS} CREATE QUERY to_csv WITH ({csv}) AS {PAIR} WINDOW 9 SECONDS;"
     script += f"CREATE QUERY to_json WITH (format = 'json', path = '{tmp_path}/both') AS {PAIR} WINDOW 2 SECONDS;"
     script += f"CREATE QUERY to_json_too WITH (format = 'json', path = '{tmp_path}/both') AS {PAIR} WINDOW 2 SECONDS;"
@@ -135,7 +138,7 @@ def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.
     script += f"CREATE QUERY kept WITH (format = 'memory') AS {PAIR} WINDOW 9 SECONDS;"
     found = filled(mill(script))
     found.pipeline.drain()
-    read = [pyarrow.csv.read_csv(path) for path in (tmp_path / "csv").glob("batch=*/*.csv")]
+    read = [pyarrow.csv.read_csv(path) for path in (tmp_path / "csv").glob("batch=*/*.csv.gz")]
     same(pa.concat_tables(read).to_pylist(), expected(9))
     lines = [line for path in (tmp_path / "both").glob("*/*.json") for line in path.read_text().splitlines()]
     assert len(lines) == 2 * len(expected(2)), "two queries share a folder"
@@ -143,6 +146,8 @@ def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.
     assert session.table("kept").count() == len(expected(9))
     assert "query shown" in capfd.readouterr().out
     assert [said for said in found.said if "console" in said]
+    with pytest.raises(ScriptError, match="the rows of kept go to a sink"):
+        found.results("kept")
     assert not list((tmp_path / "state" / "outbox").glob("*/*.parquet")), "the outbox is empty"
 
 
@@ -183,8 +188,59 @@ def test_rows_that_cannot_be_used_are_late(tmp_path: Path) -> None:
         ("format = 'parquet', header = 'true'", "option header"),
         ("compression = 'zip'", "compression = 'zip'"),
         ("results = 'mine'", "results = 'mine'"),
+        ("format = 'pigeon'", "Spark knows no format 'pigeon'"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(mill: Callable[..., Any], options: str, found: str) -> None:
     with pytest.raises((ScriptError, ScriptErrors), match=found):
         mill(f"{STREAMS} CREATE QUERY q WITH ({options}) AS {PAIR} WINDOW 9 SECONDS;").pipeline.drain()
+
+
+def test_what_a_sink_has_not_taken_comes_from_the_query_that_gave_it(
+    mill: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends between a commit and its delivery, and the next one has a script without that query."""
+    out = tmp_path / "out"
+    kept = f"{STREAMS} CREATE QUERY kept AS {PAIR} WINDOW 2 SECONDS;"
+    gone = f"CREATE QUERY gone WITH (format = 'json', path = '{out}') AS {PAIR} WINDOW 9 SECONDS;"
+    first = mill(kept + gone)
+    first.put(BATCHES[0])
+
+    def dies(_spark: Any, batch: int, *_: Any) -> None:
+        if batch:
+            raise RuntimeError("here it ends")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(running, "deliver", dies)
+        with pytest.raises(RuntimeError, match="here it ends"):
+            first.pipeline.drain()
+    assert not out.exists() or not list(out.glob("batch=*"))
+    mill(kept).pipeline.drain()
+    lines = [json.loads(line) for path in out.glob("batch=*/*.json") for line in path.read_text().splitlines()]
+    wanted = run(f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;", {name: [BATCHES[0][name]] for name in "AB"})
+    same(lines, wanted["q"])
+
+
+@pytest.mark.parametrize(("read", "written"), [("in/A", "in/A"), ("in/A", "in/A/below"), ("i*", "in")])
+def test_a_query_does_not_write_where_a_stream_is_read(tmp_path: Path, read: str, written: str) -> None:
+    streams = STREAMS.replace("WITH (", f"WITH (path = '{tmp_path}/{read}', ", 1)
+    query = f"CREATE QUERY q WITH (path = '{tmp_path}/{{}}') AS {PAIR} WINDOW 2 SECONDS;"
+    (wrong,) = wrong_ends(compile_script(streams + query.format(written)).script)
+    assert "where stream A reads" in wrong.found
+    assert not wrong_ends(compile_script(streams + query.format("out")).script)
+
+
+def test_queries_share_a_path_only_with_columns_of_one_type(tmp_path: Path) -> None:
+    one = f"CREATE QUERY one WITH (path = '{tmp_path}/out') AS {PAIR} WINDOW 2 SECONDS;"
+    other = one.replace("QUERY one", "QUERY other").replace("B.v AS bv", "B.Ts AS bv")
+    (wrong,) = wrong_ends(compile_script(STREAMS + one + other).script)
+    assert "other and one write to" in wrong.found
+    more = one.replace("QUERY one", "QUERY more").replace("B.v AS bv", "B.Ts AS cv")
+    assert not wrong_ends(compile_script(STREAMS + one + more).script)
+
+
+def test_a_path_lies_outside_the_directory(mill: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "state" / "results" / "other"
+    found = mill(f"{STREAMS} CREATE QUERY q WITH (path = '{path}') AS {PAIR} WINDOW 2 SECONDS;")
+    with pytest.raises(ScriptError, match="inside the pipeline's own directory"):
+        found.pipeline.drain()

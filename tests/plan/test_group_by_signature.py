@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.compile import compile_script
 from millstream.plan import Plan
 
 
@@ -35,3 +36,20 @@ def test_members_run_from_narrow_to_wide(planned: Callable[..., Plan]) -> None:
     windows = ("5 SECONDS", "1 SECOND", "3 SECONDS")
     plan = planned(*(f"SELECT A.k FROM A, B WHERE A.k = B.k WINDOW {window}" for window in windows))
     assert names(plan) == [["q2", "q3", "q1"]]
+
+
+def test_predicates_that_read_alike_do_not_share_a_chain() -> None:
+    columns = '(x INT, "x + 1" INT, st STRUCT<b: INT>, "st.b" INT, Ts TIMESTAMP)'
+    script = "".join(f"CREATE STREAM {name} {columns} WITH (time = 'Ts');" for name in "AB")
+    for number, key in enumerate(("a.x + 1 = b.x", 'a."x + 1" = b.x', "a.st.b = b.x", 'a."st.b" = b.x')):
+        script += f"CREATE QUERY q{number} AS SELECT a.x FROM A a, B b WHERE {key} WINDOW 1 SECOND;"
+    plan = compile_script(script)
+    assert sorted(len(chain.members) for chain in plan.chains) == [1, 1, 1, 1]
+    assert len({chain.signature for chain in plan.chains}) == 4
+
+
+def test_the_same_predicate_however_it_is_written_shares_a_chain() -> None:
+    script = "".join(f"CREATE STREAM {name} (x INT, y INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "AB")
+    for number, key in enumerate(("a.x + a.y = b.x", "b.x = a.y + a.x", "b.X = (A.Y + a.x)")):
+        script += f"CREATE QUERY q{number} AS SELECT a.x FROM A a, B b WHERE {key} WINDOW 1 SECOND;"
+    assert [len(chain.members) for chain in compile_script(script).chains] == [3]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -115,13 +117,106 @@ def test_an_error_is_told_once() -> None:
     assert [error.found for error in errors_of(script)] == ['no column "X" in T or H']
 
 
-@pytest.mark.parametrize("condition", [f"{'(' * 500}T.Ok{')' * 500}", f"T.Value > {'+'.join('1' * 5000)}"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"{'(' * 500}T.Ok{')' * 500}",
+        f"T.Value > {'+'.join('1' * 5000)}",
+        f"T.Value > {'+'.join('1' * 300)}",
+        *(f"T.Value > {'- ' * count}1" for count in (101, 290, 400)),
+        *(f"{'NOT ' * count}T.Ok" for count in (101, 250)),
+        f"{'abs(' * 120}T.Id{')' * 120} = 1",
+        " || ".join(["T.Name"] * 150) + " = 'a'",
+    ],
+)
 def test_deep_nesting_is_refused(condition: str) -> None:
-    (error,) = errors_of(QUERY.format(output="T.Id", condition=condition))
-    assert "nested too deeply" in error.found
+    for output, where in (("T.Id", condition), (f"{condition} AS c", "T.Ok")):
+        (error,) = errors_of(QUERY.format(output=output, condition=where))
+        assert "nested too deeply" in error.found
+        assert (error.where.query, error.where.line) == ("q", QUERY.count("\n") + 1)
+
+
+@pytest.mark.parametrize("condition", [f"T.Value > {'- ' * 95}T.Id", f"T.Value > {'+'.join(['T.Id'] * 97)}"])
+def test_what_is_not_refused_can_be_used_in_every_way(condition: str) -> None:
+    script = QUERY.format(output=f"{condition} AS c", condition=condition)
+    plan, again = compile_script(script), compile_script(script)
+    assert pickle.dumps(plan)
+    assert hash(plan.script.queries[0]) == hash(again.script.queries[0])
+    assert plan == again
+    assert repr(plan)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        reduce(lambda inner, _: f"CASE {inner} WHEN 1 THEN 2 WHEN 3 THEN 4 ELSE 5 END", range(25), "T.Id"),
+        reduce(lambda inner, _: f"({inner}) BETWEEN TRUE AND FALSE", range(30), "T.Ok"),
+    ],
+)
+def test_what_grows_beyond_measure_when_written_out_is_refused(output: str) -> None:
+    (error,) = errors_of(QUERY.format(output=f"{output} AS c", condition="T.Ok"))
+    assert "the expression is too large" in error.found
+
+
+REFUSED = {
+    "round(T.Value, H.Id)": "argument 2 of round is not a constant",
+    "substring(T.Name, H.Id)": "argument 2 of substring is not a constant",
+    "substring(T.Name, 1, T.Id)": "argument 3 of substring is not a constant",
+    "replace(T.Name, H.Name, 'a')": "argument 2 of replace is not a constant",
+    "startswith(T.Name, H.Name)": "argument 2 of startswith is not a constant",
+    "T.Name LIKE NULL": "LIKE without a fixed pattern",
+    r"T.Name LIKE 'a\b'": "has a lone backslash",
+    "T.Place = T.Place": "cannot be compared",
+    "T.Place IN (T.Place)": "cannot be compared",
+    "greatest(T.Place, T.Place)": "greatest got STRUCT",
+    "nullif(T.Place, T.Place)": "nullif got STRUCT",
+    "CAST(T.Place AS STRING)": "CAST of STRUCT",
+    "CAST(T.Ts - H.Ts AS STRING)": "CAST of INTERVAL to STRING",
+    "CAST(T.Ok AS TIMESTAMP)": "CAST of BOOLEAN to TIMESTAMP",
+    "CAST(T.Id AS DATE)": "CAST of INT to DATE",
+    "CAST(T.Ok AS BINARY)": "CAST of BOOLEAN to BINARY",
+    "NULL": "this is always NULL",
+    "greatest(NULL, NULL)": "this is always NULL",
+    "nullif(NULL, 1)": "this is always NULL",
+    "coalesce(NULL)": "this is always NULL",
+    "CASE WHEN T.Ok THEN NULL END": "this is always NULL",
+    "CAST(1 AS DECIMAL(38, 30)) = CAST(T.Id AS BIGINT)": "cannot be compared",
+    "coalesce(CAST(1 AS DECIMAL(38, 30)), CAST(T.Id AS BIGINT))": "coalesce got",
+    "if(T.Ok, CAST(1 AS DECIMAL(38, 30)), CAST(T.Id AS BIGINT))": "no type in common",
+    "CAST(T.Id AS DECIMAL(38, 0)) % CAST(1 AS DECIMAL(38, 0))": "DECIMAL(38, 0) % DECIMAL(38, 0)",
+    "-9223372036854775809": "too large",
+}
+
+
+@pytest.mark.parametrize("output", REFUSED)
+def test_what_could_not_run_is_refused_where_it_stands(output: str) -> None:
+    (error,) = errors_of(QUERY.format(output=f"T.Id, {output} AS c", condition="T.Ok"))
+    assert REFUSED[output] in error.found
+    assert error.valid
+    assert error.todo
+    assert error.where.line == QUERY.count("\n") + 1
+    start = QUERY.split("\n")[-1].index("{output}") + len("T.Id, ")
+    assert start < error.where.column <= start + len(output)
+
+
+@pytest.mark.parametrize("key", ["T.Place = H.Place", "CAST(T.Id AS DECIMAL(38, 30)) = CAST(H.Id AS BIGINT)"])
+def test_a_join_key_has_a_type_for_both_sides(key: str) -> None:
+    streams = STREAMS.replace("Place", "Place").replace(
+        "CREATE STREAM H (", "CREATE STREAM H (Place STRUCT<city: STRING>, "
+    )
+    script = f"{streams}CREATE QUERY q AS SELECT T.Id FROM T, H WHERE {key} WINDOW 1 MINUTE"
+    assert any("cannot be compared" in error.found for error in errors_of(script))
 
 
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_long_runs_are_not_deep(word: str) -> None:
     plan = compile_script(QUERY.format(output="T.Id", condition=f"({f' {word} '.join(['T.Ok'] * 2000)})"))
     assert len(plan.members) == 1
+
+
+@pytest.mark.parametrize("levels", [31, 300])
+def test_a_type_nests_some_levels(levels: int) -> None:
+    column = f"CREATE STREAM D (Deep {'ARRAY<' * levels}INT{' >' * levels}, Ts TIMESTAMP) WITH (time = 'Ts')"
+    (error,) = errors_of(column)
+    assert "nested too deeply" in error.found
+    assert (error.where.line, error.where.column) == (1, column.index("ARRAY") + 30 * len("ARRAY<") + 7)

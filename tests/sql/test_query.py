@@ -26,6 +26,11 @@ def test_join_on_and_from_where_are_the_same_query(query: ReadQuery) -> None:
     assert where == on == mixed == cross
 
 
+def test_a_result_column_has_no_control_characters(query: ReadQuery) -> None:
+    with pytest.raises(ScriptErrors, match=r"line 6, column \d+: 'a\\x01b' cannot be the name of a column"):
+        query(f'SELECT T.Id AS "a\x01b" FROM T, H WHERE T.Id = H.Id {W}')
+
+
 def test_equalities_are_keys_whichever_side_they_are_written_on(query: ReadQuery, shown: Shown) -> None:
     found = query(f"SELECT T.Id FROM T, H WHERE H.Zone = T.Zone AND T.Id = H.Id AND T.Zone = H.Zone {W}")
     assert [(key.left, key.right) for key in found.keys] == [

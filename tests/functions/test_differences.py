@@ -1,0 +1,85 @@
+"""Where an expression differs from Spark on purpose: the manual's table is what is tested here, and no other."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from millstream.errors import ScriptErrors
+
+RAISES = "raises"
+REFUSED = "refused"
+ROOT = Path(__file__).parents[2]
+# The line of the manual, an expression, and what it is here and in Spark; a type stands where the types differ.
+DIFFERENCES: list[tuple[str, str, Any, Any]] = [
+    ("`1.5` is a `DOUBLE`", "1.5", "double", "decimal128(2, 1)"),
+    ("`/` and `%` by zero give null", "1 / 0", None, RAISES),
+    ("`/` and `%` by zero give null", "1 % 0", None, RAISES),
+    ("`/` and `%` by zero give null", "CAST('1.5' AS DOUBLE) % 0", None, RAISES),
+    ("`/` gives a `DOUBLE`, of `DECIMAL`s too", "CAST(1 AS DECIMAL(4, 2)) / 8", "double", "decimal128(8, 6)"),
+    ("two `DECIMAL`s that no", "CAST(1 AS DECIMAL(38, 30)) = 3000000000 + 1", REFUSED, False),
+    ("two `DECIMAL`s that no", "coalesce(CAST(1 AS DECIMAL(38, 30)), l)", REFUSED, Decimal(1)),
+    (
+        "`-` and `abs` of a `DECIMAL`",
+        "-CAST('0.1234567890123456789012345678901234567' AS DECIMAL(38, 37))",
+        Decimal("-0.1234567890123456789012345678901234567"),
+        Decimal("-0.1234567890123456789012345678901235000"),
+    ),
+    ("text and numbers do not mix", "'1' = 1", REFUSED, True),
+    ("text and numbers do not mix", "concat(1, 'a')", REFUSED, "1a"),
+    ("text and numbers do not mix", "length(5)", REFUSED, 1),
+    ("`TIMESTAMP` and `TIMESTAMP_NTZ` meet", "at = n", REFUSED, False),
+    ("`ARRAY`, `MAP` and `STRUCT` are not", "list = list", REFUSED, True),
+    ("patterns and positions are constants", "startswith(v, s)", REFUSED, False),
+    ("patterns and positions are constants", "substring(v, i)", REFUSED, "abc"),
+    ("patterns and positions are constants", "v LIKE s", REFUSED, False),
+    (
+        "a time as text has an offset",
+        "CAST(concat('2024-01-05 10:00:00', ' Europe/Berlin') AS TIMESTAMP)",
+        RAISES,
+        datetime(2024, 1, 5, 9, tzinfo=UTC),
+    ),
+    ("a number that no `TIMESTAMP` can hold", "CAST(9223372036854775807 AS TIMESTAMP) IS NULL", RAISES, False),
+    ("a number as text is decimal", "CAST(concat('0x1', 'p3') AS DOUBLE)", RAISES, 8.0),
+    ("a column that is always NULL", "NULL", REFUSED, "null"),
+    ("a condition that is compared", "1 < 2 = TRUE", REFUSED, True),
+    ("`extract(second FROM t)` gives", "extract(second FROM at)", "int32", "decimal128(8, 6)"),
+]
+UNSEEN = ("`BINARY` that is no UTF-8", "a `DOUBLE` as text has the fewest digits")
+"""What no Arrow table can show, and what depends on the Java that runs Spark."""
+
+
+def test_every_difference_is_documented_and_no_other() -> None:
+    text = (ROOT / "docs/language.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^\| (.*?) \| .* \|$", text.split("On purpose it differs")[1].split("An expression nests")[0], re.M
+    )
+    told = [line for line in lines if line not in ("here",) and not line.startswith("---")]
+    known = {start for start, *_ in DIFFERENCES} | set(UNSEEN)
+    assert [line for line in told if not any(line.startswith(start) for start in known)] == []
+    assert [start for start in known if not any(line.startswith(start) for line in told)] == []
+
+
+def test_what_differs_from_spark_on_purpose(edges: Any, spark: SparkSession) -> None:
+    assert edges.raises == RAISES
+    for _, expression, ours, theirs in DIFFERENCES:
+        (found,) = edges.by_spark(spark, [expression], count=1)
+        assert shown(found, theirs) == theirs, expression
+        try:
+            own = edges.by_engine(edges.bound([expression])[0], count=1)
+        except ScriptErrors:
+            assert ours == REFUSED, expression
+            continue
+        assert shown(own, ours) == ours, expression
+
+
+def shown(found: tuple[pa.DataType, list[Any]], wanted: Any) -> Any:
+    """The type, where a type is wanted."""
+    kind, values = found
+    return str(kind) if wanted == str(kind) or (isinstance(wanted, str) and wanted.startswith("decimal")) else values[0]
