@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz crash golden clean
+.PHONY: demo test long lint bench fuzz crash damage golden clean
 
 demo: $(READY)
 	@$(BIN)/millstream demo
 
-# Two processes at a time, each with a Spark of its own.
+# Two processes at a time, each with a Spark of its own. Random scripts: 1,200 here, more where MILLSTREAM_EXAMPLES says so.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	MILLSTREAM_EXAMPLES=$${MILLSTREAM_EXAMPLES:-1200} $(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check src tests
@@ -32,6 +32,15 @@ fuzz: $(READY)
 # Kills real processes 25 times over one run and compares what is committed with DuckDB.
 crash: $(READY)
 	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/test_crash.py
+
+# Damages every kind of file of a pipeline's directory in every way, and starts it again.
+damage: $(READY)
+	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/test_damage.py
+
+# What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB.
+long: damage
+	MILLSTREAM_CELLS=all $(BIN)/pytest tests/functions
+	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/engine/test_widths.py -k gigabytes
 
 # Rewrites the golden files from what the code prints now; read the difference before you commit it.
 golden: $(READY)
