@@ -126,6 +126,16 @@ def test_explain_as_text(run: Run) -> None:
     assert "far" in result.stdout
 
 
+def test_what_next_to_nothing_passes_is_explained_too(run: Run) -> None:
+    """By the planner's guess 0.1 to the power of 17 of the rows pass, which is as good as none."""
+    conditions = " AND ".join(f"T.k = {number}" for number in range(17))
+    stream = "CREATE STREAM {} (k INT, Ts TIMESTAMP) WITH (time = 'Ts');\n"
+    select = f"SELECT T.k FROM A T, B U WHERE T.k = U.k AND {conditions} WINDOW 1 SECOND"
+    script = stream.format("A") + stream.format("B") + f"CREATE QUERY q AS {select};"
+    result = run("explain", "s.sql", script=script)
+    assert (result.exit_code, "selection push-down" in result.output) == (0, True)
+
+
 def test_explain_as_json(run: Run) -> None:
     result = run("explain", "s.sql", "--format", "json", script=GOOD)
     (chain,) = json.loads(result.stdout)["chains"]

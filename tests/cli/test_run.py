@@ -129,6 +129,17 @@ def test_a_directory_that_cannot_be_made(folder: Path) -> None:
     assert refused("--directory", "file/d").startswith(f"error: {folder}/file/d: the directory cannot be made (")
 
 
+def test_a_directory_that_cannot_be_or_that_a_stream_reads(folder: Path) -> None:
+    assert refused("--directory", "foo://bar/x").startswith("error: foo://bar/x: the directory cannot be reached (")
+    assert "lies where stream T reads" in refused("--directory", "in/t")
+    (folder / "file").write_text("")
+    result = CliRunner().invoke(main, ["demo", "--directory", "file"])
+    assert (result.exit_code, result.output) == (
+        2,
+        "error: file: this is a file; the demo starts afresh. Name one that does not exist.\n",
+    )
+
+
 def test_files_that_do_not_fit_the_declaration(folder: Path) -> None:
     (folder / "s.sql").write_text(SCRIPT.replace("Value DOUBLE", "Value INT", 1))
     before = signal.getsignal(signal.SIGINT)
@@ -170,6 +181,28 @@ def test_drained_it_has_done_everything_and_says_so(folder: Path) -> None:
     assert [one["rows"] for one in json.loads(listed.stdout)["queries"]] == [
         summary["queries"][query]["rows"] for query in ("near", "far")
     ]
+
+
+def test_a_signal_to_all_processes_is_no_traceback(folder: Path) -> None:
+    """As a service manager stops a service: Spark's Java gets the signal too and is gone before we are."""
+    command = [sys.executable, "-m", "millstream", "run", "s.sql", "--json"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["batch"] == 1
+        os.killpg(process.pid, signal.SIGTERM)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode in (0, 1)
+    assert "Traceback" not in err
+    assert "ERROR" not in err
+    out, err = start(folder, "--drain").communicate(timeout=300)
+    assert json.loads(out.splitlines()[-1])["summary"]["error"] is None, err
+    everything = [*rows(0), *rows(1)]
+    expected = run_in_memory(SCRIPT, {"T": everything, "H": everything})["near"]
+    found = pq.read_table(folder / "state" / "s" / "results" / "near")
+    order = [(name, "ascending") for name in found.column_names]
+    assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
 
 
 def test_a_signal_finishes_the_batch_and_stops(folder: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import millstream
 from millstream.compile import compile_script
-from millstream.errors import QueryFailed
+from millstream.errors import QueryFailed, ScriptError
 from millstream.model.functions import BUILTINS
 from millstream.testing import run
 
@@ -242,3 +242,24 @@ def test_a_registered_function_of_constants_is_refused_a_wrong_length_too() -> N
     many = millstream.function("INT", "INT", name="many")(lambda _: [1, 2, 3])
     with pytest.raises(QueryFailed, match="many was given 1 rows and gave 3 values"):
         values("many(5)", many=many)
+
+
+def test_what_a_registered_function_masks_is_null() -> None:
+    odd = millstream.function("INT", "INT", name="odd")(lambda column: np.ma.masked_greater(column, 0))
+    assert values("odd(coalesce(A.i, 0))", odd=odd) == [None, -3, 0, 0]
+
+
+def test_a_registered_function_is_never_given_rounded_integers() -> None:
+    """With a missing value among them NumPy has integers as floats, which cannot hold all of them."""
+    same = millstream.function("BIGINT", "BIGINT", name="same")(lambda column: column)
+    large = f"CASE WHEN A.i > 0 THEN {2**53 + 1} ELSE CAST(A.i AS BIGINT) END"
+    assert values(f"same(coalesce({large}, 0))", same=same) == [2**53 + 1, -3, 0, 0]
+    with pytest.raises(QueryFailed, match="same was given a missing value beside integers beyond"):
+        values(f"same({large})", same=same)
+    assert values("same(CAST(A.i AS BIGINT))", same=same) == [7, -3, 0, None]
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "ARRAY<INT>"])
+def test_a_registered_function_has_plain_types(kind: str) -> None:
+    with pytest.raises(ScriptError, match=r"functions take and give TINYINT, .*TIMESTAMP_NTZ. Use one of these, and"):
+        millstream.function("INT", kind, name="f")

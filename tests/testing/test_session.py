@@ -99,6 +99,23 @@ def test_a_join_without_an_equality_compares_all_pairs_in_the_window() -> None:
         assert sorted((row["a"], row["b"]) for row in found) == wanted
 
 
+def test_names_in_dicts_may_be_in_any_case_of_letters() -> None:
+    loud = [{"K": row["k"], "TS": row["Ts"]} for row in at(1, 2)]
+    assert run(SCRIPT, {"A": loud, "B": at(1)})["q"].num_rows == 2
+
+
+def test_a_replaced_query_begins_with_no_results() -> None:
+    session = Session(SCRIPT)
+    session.feed({"A": at(1), "B": at(1)})
+    assert session.results("q").num_rows == 1
+    session.change(SCRIPT)
+    assert session.results("q").num_rows == 1, "it is the same query"
+    session.change(SCRIPT.replace("A.Ts AS a, B.Ts AS b", "A.k AS k").replace("WINDOW 5", "WINDOW 4"))
+    assert session.results("q").to_pylist() == []
+    session.feed({"A": at(2)})
+    assert session.results("q").to_pylist() == [{"k": 1}]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -108,6 +125,10 @@ def test_a_join_without_an_equality_compares_all_pairs_in_the_window() -> None:
         (lambda: Session(SCRIPT).results("nope"), 'no query "nope"'),
         (lambda: Session(SCRIPT).advance("soon"), "not a length of time"),
         (lambda: run(SCRIPT, {"A": pa.table({"k": [1]})}), 'no column "Ts"'),
+        (lambda: run(SCRIPT, {"A": [{"k": 1}]}), 'a row of A has no "Ts"; its columns are k, Ts'),
+        (lambda: run(SCRIPT, {"A": [{"k": 1, "Tss": START}]}), 'for "tss"; its columns are k, Ts. Did you mean "Ts"'),
+        (lambda: Session(SCRIPT).change(SCRIPT.replace("k INT", "k BIGINT")), "stream A is not what it was"),
+        (lambda: Session(SCRIPT).change(SCRIPT.replace("STREAM A", "STREAM a")), "stream a is not what it was"),
         (lambda: run(SCRIPT, {"A": pa.table({"k": ["x"], "Ts": [START]})}), "declared as"),
     ],
 )

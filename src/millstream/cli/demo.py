@@ -41,9 +41,12 @@ _PATIENCE_SECONDS = 120
 def run_demo(place: str | None, length: float) -> None:
     """The whole demonstration."""
     folder = Path(place) if place else Path(tempfile.mkdtemp(prefix="millstream-demo-"))
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ScriptError(
-            "the directory is not empty", "the demo starts afresh", "Name one that does not exist.", Where(file=place)
+            "the directory is not empty" if folder.is_dir() else "this is a file",
+            "the demo starts afresh",
+            "Name one that does not exist.",
+            Where(file=place),
         )
     directory = Directory.at(folder / "state")
     click.echo("Seven window joins over two streams of sensor readings; the windows reach from 1 second to 10 minutes.")

@@ -85,8 +85,9 @@ def open_pipeline(
             pipeline.ask_to_stop()
 
     # Errors of batches come to us as well; what Spark's bridge has to say of them belongs with the rest of its words.
-    bridge = logging.getLogger("py4j")
-    bridge.handlers, bridge.propagate = [logging.FileHandler(log)], False
+    written = logging.FileHandler(log)
+    logging.getLogger("py4j").handlers, logging.getLogger("py4j").propagate = [written], False
+    logging.getLogger().addHandler(written)  # the bridge says some of it without its name
     word = re.sub(r"\W", "_", name)
     name = word if re.match(r"[^\W\d]", word) else f"_{word}"
     spark = make_session(name, master, log=log)

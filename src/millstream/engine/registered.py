@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.engine.arrow import arrow_type
 from millstream.engine.widths import checked
@@ -15,6 +16,7 @@ from millstream.model.functions import Function
 from millstream.model.types import DataType
 
 Arrays = Sequence[pa.Array]
+_EXACT = 1 << 53
 
 
 def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.Array]:
@@ -24,7 +26,7 @@ def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.A
     call, kind = function.call, arrow_type(result)
 
     def compute(columns: Arrays, rows: int) -> pa.Array:
-        given = call(*(column.to_numpy(zero_copy_only=False) for column in columns))
+        given = call(*(_given(function.name, column) for column in columns))
         count = _length(given)
         if count is None:
             raise TypeError(
@@ -39,6 +41,18 @@ def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.A
         return _column(function.name, given, kind, result)
 
     return compute
+
+
+def _given(name: str, column: pa.Array) -> np.ndarray:
+    """A column as NumPy has it. With a missing value among them integers come as floats, which hold 53 bits."""
+    if column.null_count and pa.types.is_int64(column.type):
+        low, high = (pc.min_max(column)[which].as_py() or 0 for which in ("min", "max"))
+        if max(-low, high) > _EXACT:
+            raise ValueError(
+                f"{name} was given a missing value beside integers beyond 2^53, which would be rounded; "
+                "give it coalesce(..., 0), or the column cast to STRING"
+            )
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _length(given: Any) -> int | None:
@@ -60,6 +74,8 @@ def _column(name: str, given: Any, kind: pa.DataType, result: DataType) -> pa.Ar
             given = given.combine_chunks()
         if isinstance(given, pa.Array):
             return given.cast(kind)
+        if isinstance(given, np.ma.MaskedArray):
+            return checked(pa.array(given.data, type=kind, mask=np.ma.getmaskarray(given), from_pandas=True))
         plain = given if isinstance(given, list | tuple) else np.asarray(given)
         # NumPy has no null: a missing number comes in as NaN, and NaN goes out as null.
         return checked(pa.array(plain, type=kind, from_pandas=True))

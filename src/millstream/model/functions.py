@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.errors import ScriptError
+from millstream.errors import ScriptError, listing
 from millstream.model import types
 from millstream.model.expr import Expr, Literal
 from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Family
@@ -186,8 +186,8 @@ _GRAMMAR = ("case", "cast", "try_cast", "extract", "interval", "in", "not", "and
 
 def function(returns: str, *takes: str, name: str | None = None) -> Callable[[Callable[..., object]], Function]:
     """Registers a Python function for use in scripts: `@function("BOOLEAN", "DOUBLE", "DOUBLE")`."""
-    result = types.simple(returns)
-    arguments = tuple(types.simple(kind) for kind in takes)
+    result = _plain(returns)
+    arguments = tuple(map(_plain, takes))
 
     def register(call: Callable[..., object]) -> Function:
         sql_name = str(name or getattr(call, "__name__", "")).lower()
@@ -202,3 +202,14 @@ def function(returns: str, *takes: str, name: str | None = None) -> Callable[[Ca
         return Function(sql_name, arguments, _always(result), call=call)
 
     return register
+
+
+def _plain(name: str) -> DataType:
+    """The type of a registered function's argument or result."""
+    if re.search(r"[(<]", name):
+        raise ScriptError(
+            f"a function with {name}",
+            f"functions take and give {listing(types.PLAIN, 20)}",
+            "Use one of these, and CAST or a field of it in the script.",
+        )
+    return types.simple(name)

@@ -112,7 +112,8 @@ _SIMPLE = {
     "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
 }
 _WITH_PARTS = ("DECIMAL(p, s)", "ARRAY<..>", "MAP<.., ..>", "STRUCT<name: ..>")
-NAMES = (*(name for name in _SIMPLE if name not in _ALIASES), *_WITH_PARTS)
+PLAIN = tuple(name for name in _SIMPLE if name not in _ALIASES)
+NAMES = (*PLAIN, *_WITH_PARTS)
 
 
 def simple(name: str) -> DataType:

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from millstream.engine.files import Files, above, sync_paths
 from millstream.errors import ScriptError, Where
 from millstream.pipeline.lease import Held, Lease, Lock, in_use
@@ -37,7 +39,15 @@ class Directory:
 
     @classmethod
     def at(cls, place: str | Path) -> Directory:
-        files = Files.at(place)
+        try:
+            files = Files.at(place)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise ScriptError(
+                f"the directory cannot be reached ({error})",
+                "it is a path, or an address of a file system that both Spark and Arrow know, such as s3://",
+                "Choose another with --directory.",
+                Where(file=str(place)),
+            ) from None
         return cls(files.root if files.is_local else str(place), files)
 
     def make(self) -> None:

@@ -18,7 +18,7 @@ from millstream.model.stream import Stream, check_name
 from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import literal, located
+from millstream.pipeline.places import check_apart, literal, located
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.recovery import recover
 from millstream.pipeline.registry import already_there, being_dropped, unknown_query
@@ -150,6 +150,8 @@ class Pipeline:
 
     def queries(self) -> list[str]:
         """The names of the queries in force."""
+        if self._control is not None:
+            return list(self._control.in_force.queries)
         return [query.name for query in self.plan().script.queries]
 
     def plan(self) -> Plan:
@@ -180,10 +182,12 @@ class Pipeline:
 
     def start(self) -> None:
         """Begins to read; returns at once."""
+        if self._run is not None and self._run.is_active:
+            raise ScriptError("the pipeline runs already", "it is started once until it stops", "Call stop() first.")
         self._launch(available_now=False)
 
     def drain(self) -> None:
-        """Processes what is there, finishes what was put off, and stops."""
+        """Processes what is there, finishes what was put off, and stops; a run that was started stops first."""
         try:
             self._launch(available_now=True).finish()
         finally:
@@ -203,6 +207,7 @@ class Pipeline:
         """Finishes the batch at hand, then stops. Everything committed stays."""
         if self._run is not None:
             self._run.stop()
+            self._run = None
         self._asked_to_stop = False
         self._owned.close()
 
@@ -234,6 +239,11 @@ class Pipeline:
         """Everything up to the first batch. If it fails nothing has begun."""
         script = self._script()
         compile_script(script, functions=self._functions, settings=self._settings)
+        if self._run is not None:
+            # Two runs of one directory would undo each other's batches, so whatever is left of the last one ends here.
+            asked = self._asked_to_stop
+            self.stop()
+            self._asked_to_stop = asked
         self._owned = ExitStack()
         try:
             self.directory.make()
@@ -276,8 +286,9 @@ class Pipeline:
             raise ScriptError(f'no stream "{name}" to read', f"the streams are {listing(names)}", todo)
         found = []
         for stream in declared.streams:
-            options = self._elsewhere.get(stream.name.lower(), stream.options)
-            found.append(replace(stream, options=literal(located(options, base))))
+            options = located(self._elsewhere.get(stream.name.lower(), stream.options), base)
+            check_apart(stream.name, options, self.directory.place)
+            found.append(replace(stream, options=literal(options)))
         return found
 
     def _tell_slots(self, asked: int, slots: int) -> None:

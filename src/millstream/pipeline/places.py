@@ -6,6 +6,7 @@ A relative path counts from the folder in which a directory was begun, whoever s
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from millstream.errors import ScriptError
@@ -31,6 +32,23 @@ def placed(path: str, base: str) -> str:
 def located(options: Options, base: str) -> Options:
     """Options with their `path` absolute."""
     return tuple((name, placed(value, base) if name.lower() == "path" else value) for name, value in options)
+
+
+def is_read(folder: str, options: Options) -> bool:
+    """Whether a stream with these options, whose path is absolute, takes up the files of a folder."""
+    read = {name.lower(): value for name, value in options}.get("path", "").rstrip("/")
+    at_or_above = [folder.rstrip("/"), *map(str, Path(folder).parents)]
+    return bool(read) and (read in at_or_above or any(fnmatchcase(place, read) for place in at_or_above))
+
+
+def check_apart(stream: str, options: Options, directory: str) -> None:
+    """A pipeline must not take its own files for rows."""
+    if is_read(directory, options):
+        raise ScriptError(
+            f"the pipeline's directory '{directory}' lies where stream {stream} reads",
+            "state, logs and results would be taken for rows",
+            "Choose another with --directory, or give the stream a folder of its own.",
+        )
 
 
 def looks_like_pattern(path: str) -> bool:

@@ -13,7 +13,7 @@ from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import is_address, located
+from millstream.pipeline.places import check_apart, is_address, located
 from millstream.pipeline.sinks import wrong_sinks
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
@@ -28,7 +28,9 @@ def preflight(script: str, directory: Directory, functions: Mapping[str, Functio
     control = Control(directory, functions, {}, None, lambda _: None)
     for stream in control.check(script).streams:
         try:
-            check_path(replace(stream, options=located(stream.options, control.base)))
+            options = located(stream.options, control.base)
+            check_path(replace(stream, options=options))
+            check_apart(stream.name, options, directory.place)
         except ScriptError as error:
             raise error.at(stream.where) from None
 

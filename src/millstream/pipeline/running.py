@@ -102,6 +102,14 @@ class Running:
             self._raise_error()
         return True
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it still reads, and has not been asked to stop."""
+        try:
+            return self._query is not None and self._query.isActive and not self._stopping.is_set()
+        except (Py4JError, OSError):  # Spark is gone
+            return False
+
     def ask_to_stop(self) -> None:
         self._stopping.set()
 
@@ -111,7 +119,8 @@ class Running:
         with self._step_lock:
             pass
         if self._query is not None:
-            self._query.stop()
+            with suppress(PySparkException, Py4JError, OSError):  # a signal to all processes may have ended Spark
+                self._query.stop()
             self._query = None
         if self._beat is not None and self._beat is not threading.current_thread():
             self._beat.join()

@@ -75,7 +75,7 @@ def make_session(
         try:
             with _stderr_to(log):
                 active = builder.getOrCreate()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, OSError) as error:
             raise ScriptError(
                 f"Spark does not start: {first_cause(str(error))}",
                 "it runs on this machine, or on the cluster that --master names",

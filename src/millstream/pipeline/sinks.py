@@ -10,8 +10,6 @@ import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +22,7 @@ from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.model.types import STRING, Family
 from millstream.pipeline.manifest import Final, Output
-from millstream.pipeline.places import located
+from millstream.pipeline.places import is_read, located
 from millstream.pipeline.results import Target
 
 if TYPE_CHECKING:
@@ -126,10 +124,7 @@ def wrong_sinks(script: Script, base: str = "") -> list[ScriptError]:
 def check_not_read(query: Query, folder: str, streams: Iterable[Stream], base: str) -> None:
     """A query that wrote where a stream is read from would feed on its own results."""
     for stream in streams:
-        options = {name.lower(): value for name, value in located(stream.options, base)}
-        read = options.get("path", "").rstrip("/")
-        at_or_above = [folder.rstrip("/"), *map(str, Path(folder).parents)]
-        if read and (read in at_or_above or any(fnmatchcase(place, read) for place in at_or_above)):
+        if is_read(folder, located(stream.options, base)):
             raise ScriptError(
                 f"{query.name} writes to '{folder}', where stream {stream.name} reads",
                 "results would come back as rows, and make ever more of them",

@@ -72,7 +72,8 @@ def _push_down(plan: Plan, chain: Chain) -> Estimate:
     """
     members = chain.members
     shares = {side: _shares(plan, chain, side) for side in (LEFT, RIGHT)}
-    parts = [np.flatnonzero(shares[side]) for side in (LEFT, RIGHT)]
+    # Where next to nothing passes any selection, the part of the widest query stands for a stream of no tuples.
+    parts = [found if len(found := np.flatnonzero(shares[side])) else [len(members) - 1] for side in (LEFT, RIGHT)]
     lefts, rights = (grid.ravel() for grid in np.meshgrid(*parts, indexing="ij"))
     ranks = np.minimum(lefts, rights)
     told_apart = _told_apart(chain, LEFT, lefts, ranks) + _told_apart(chain, RIGHT, rights, ranks)

@@ -15,7 +15,7 @@ from millstream.engine.arrow import arrow_schema, conform
 from millstream.model.functions import Function
 from millstream.model.stream import Stream
 from millstream.pipeline import Pipeline
-from millstream.testing.session import Rows
+from millstream.testing.session import Rows, table_of
 
 
 def run_on_spark(
@@ -45,8 +45,7 @@ def write_batches(folder: Path, stream: Stream, batches: Sequence[Rows], count: 
     schema = arrow_schema(stream)
     for number in range(count):
         rows = batches[number] if number < len(batches) else schema.empty_table()
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema=schema)
         path = folder / f"{number:06}.parquet"
-        pq.write_table(conform(stream, table), path)
+        pq.write_table(conform(stream, table_of(stream, rows)), path)
         # Spark takes files in the order of their times, which have to differ.
         os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))

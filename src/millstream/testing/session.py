@@ -12,9 +12,10 @@ from millstream.engine.arrow import arrow_schema, arrow_type
 from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.engine.judge import Late
-from millstream.errors import ScriptError
+from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model import duration
 from millstream.model.functions import Function
+from millstream.model.stream import Stream
 
 Rows: TypeAlias = "pa.Table | Sequence[Mapping[str, Any]]"
 """Rows of a stream: a table, or dicts."""
@@ -46,12 +47,7 @@ class Session:
             if name not in streams:
                 known = ", ".join(streams)
                 raise ScriptError(f'rows for "{name}"', f"the streams are {known}", "Rename the rows.")
-        tables = {
-            name: given
-            if isinstance(given, pa.Table)
-            else pa.Table.from_pylist(list(given), schema=arrow_schema(streams[name]))
-            for name, given in (rows or {}).items()
-        }
+        tables = {name: table_of(streams[name], given) for name, given in (rows or {}).items()}
         self.engine.feed(tables, budget, self._now)
 
     def advance(self, length: str) -> None:
@@ -59,8 +55,20 @@ class Session:
         self._now += duration.parse(length)
 
     def change(self, script: str) -> None:
-        """Another script from the next batch on; queries that stay keep their state."""
-        self.plan = compile_script(script, functions=self._functions, settings=self._settings)
+        """Another script from the next batch on; queries that stay keep their state and results, streams stay as they
+        are.
+        """
+        before, plan = self.plan.script, compile_script(script, functions=self._functions, settings=self._settings)
+        known = {stream.name.lower(): stream for stream in before.streams}
+        for stream in plan.script.streams:
+            old = known.get(stream.name.lower(), stream)
+            if (old.name, old.columns, old.time) != (stream.name, stream.columns, stream.time):
+                raise ScriptError(
+                    f"stream {stream.name} is not what it was", "queries may change, streams stay", "Use a new session."
+                )
+        self.plan = plan
+        same = {query.name for query in plan.script.queries if query in before.queries}
+        self._found = {name: rows for name, rows in self._found.items() if name in same}
         self.engine.change(self.plan)
 
     def close(self) -> None:
@@ -68,7 +76,7 @@ class Session:
         self.engine.close()
 
     def results(self, query: str) -> pa.Table:
-        """The rows a query has given so far."""
+        """The rows a query has given since it is what it is now."""
         declared = {one.name: one for one in self.plan.script.queries}
         if query not in declared:
             raise ScriptError(f'no query "{query}"', f"the queries are {', '.join(declared)}", "Use one of these.")
@@ -78,3 +86,24 @@ class Session:
     @property
     def late(self) -> list[Late]:
         return self.engine.late
+
+
+def table_of(stream: Stream, rows: Rows) -> pa.Table:
+    """Rows as a table. Dicts name every column of the stream, in any case of letters."""
+    if isinstance(rows, pa.Table):
+        return rows
+    names = {column.name.lower(): column.name for column in stream.columns}
+    return pa.Table.from_pylist([_row(stream, names, row) for row in rows], schema=arrow_schema(stream))
+
+
+def _row(stream: Stream, names: Mapping[str, str], row: Mapping[str, Any]) -> dict[str, Any]:
+    given = {key.lower(): value for key, value in row.items()}
+    if given.keys() == names.keys():
+        return {names[key]: value for key, value in given.items()}
+    known = f"its columns are {listing(names.values())}"
+    unknown = sorted(given.keys() - names.keys())
+    if unknown:
+        todo = did_you_mean(unknown[0], names.values(), "Use one of these.")
+        raise ScriptError(f'a row of {stream.name} has a value for "{unknown[0]}"', known, todo)
+    missing = next(names[key] for key in names if key not in given)
+    raise ScriptError(f'a row of {stream.name} has no "{missing}"', known, "Give it; None is a missing value.")
