@@ -67,11 +67,20 @@ def test_relative_paths_count_from_where_a_directory_was_begun(
         begin(script.replace("'in/A'", "'/in/A'"), "../state")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pipeline": 1}'])
+def test_a_mark_that_makes_no_sense_is_told(begin: Begin, tmp_path: Path, text: str) -> None:
+    script = STREAMS + query("q", "path = 'out'")
+    begin(script)
+    (tmp_path / "out" / "_millstream.mark").write_text(text)
+    with pytest.raises(ScriptError, match=r"_millstream.mark' cannot be read; it says which pipeline"):
+        begin(script)
+
+
 @pytest.mark.parametrize("options", ["path = 'out'", "format = 'json', path = 'out'"])
 def test_a_path_takes_the_results_of_one_pipeline(begin: Begin, tmp_path: Path, options: str) -> None:
     script = STREAMS + query("q", options)
     begin(script)
-    mark = json.loads((tmp_path / "out" / "_millstream.json").read_text())
+    mark = json.loads((tmp_path / "out" / "_millstream.mark").read_text())
     assert mark["directory"] == str(tmp_path / "state")
     begin(script)
     with pytest.raises(ScriptError, match=r"'.*/out' has results of another pipeline, in .*/state; .* another path"):
@@ -91,7 +100,7 @@ def test_a_directory_may_be_moved_but_a_copy_writes_elsewhere(begin: Begin, tmp_
     shutil.rmtree(tmp_path / "copy")
     (tmp_path / "state").rename(tmp_path / "moved")
     begin(script, "moved")
-    assert str(tmp_path / "moved") in (tmp_path / "out" / "_millstream.json").read_text()
+    assert str(tmp_path / "moved") in (tmp_path / "out" / "_millstream.mark").read_text()
 
 
 def test_a_start_that_is_refused_marks_nothing(begin: Begin, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from millstream.errors import ScriptError, Where
 from millstream.pipeline.places import is_address
 from millstream.pipeline.registry import Registry
 
-# Readers of a folder skip names that begin like this.
-MARK = "_millstream.json"
+# Readers of a folder skip names that begin like this, or look for names that end in their format.
+MARK = "_millstream.mark"
 
 
 def can_be_claimed(folder: str) -> bool:
@@ -33,8 +33,7 @@ def check_claim(folder: str, owner: str, place: str, where: Where) -> None:
     """Refuses a folder that another pipeline writes to; `owner` is ours, which lives in `place`."""
     if not can_be_claimed(folder) or not Files.at(folder).has(MARK):
         return
-    files = Files.at(folder)
-    found = json.loads(files.read(MARK))
+    found = _mark(Files.at(folder), where)
     same = found["pipeline"] == owner
     if same and (_real(found["directory"]) == _real(place) or not _lives(owner, found["directory"])):
         return
@@ -45,6 +44,19 @@ def check_claim(folder: str, owner: str, place: str, where: Where) -> None:
         "Give the query another path, or remove that folder and its results.",
         where,
     )
+
+
+def _mark(files: Files, where: Where) -> dict[str, str]:
+    try:
+        found = json.loads(files.read(MARK))
+        return {name: str(found[name]) for name in ("pipeline", "directory")}
+    except (ValueError, KeyError, TypeError):
+        raise ScriptError(
+            f"'{files.path(MARK)}' cannot be read",
+            "it says which pipeline writes to the folder",
+            "Remove it if no other pipeline does.",
+            where,
+        ) from None
 
 
 def claim(folder: str, owner: str, place: str) -> None:
