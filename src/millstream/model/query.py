@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from millstream.errors import ScriptError, Where
@@ -100,10 +101,10 @@ class Query:
                         "a selection is a BOOLEAN over its own source",
                         "Make it a residual predicate.",
                     )
-        names = [output.name.lower() for output in self.outputs]
+        names = Counter(output.name.lower() for output in self.outputs)
         for output in self.outputs:
             check_column(output.name)
-            if names.count(output.name.lower()) > 1:
+            if names[output.name.lower()] > 1:
                 raise ScriptError(
                     f'two result columns are named "{output.name}"',
                     "result columns have different names",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millstream.errors import ScriptError, Where, did_you_mean, listing
@@ -41,29 +41,29 @@ class Stream:
     keys: int | None = None
     options: tuple[tuple[str, str], ...] = ()
     where: Where = field(default=Where(), compare=False)
+    _by_name: Mapping[str, StreamColumn] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name("stream", self.name)
         _check_columns(self)
+        # A stream may have thousands of columns, and `*` asks for each.
+        object.__setattr__(self, "_by_name", {column.name.lower(): column for column in self.columns})
         object.__setattr__(self, "time", time_column(self.name, self.columns, self.time).name)
         for name in _HINTS:
             check_hint(name, getattr(self, name))
 
     def column(self, name: str) -> StreamColumn:
         """The column of this name; the case of letters does not matter."""
-        return _column(self.name, self.columns, name)
+        found = self.find(name)
+        return found if found is not None else _column(self.name, self.columns, name)
 
     def find(self, name: str) -> StreamColumn | None:
-        return _find(self.columns, name)
-
-
-def _find(columns: Sequence[StreamColumn], name: str) -> StreamColumn | None:
-    lower = name.lower()
-    return next((column for column in columns if column.name.lower() == lower), None)
+        return self._by_name.get(name.lower())
 
 
 def _column(stream: str, columns: Sequence[StreamColumn], name: str) -> StreamColumn:
-    found = _find(columns, name)
+    lower = name.lower()
+    found = next((column for column in columns if column.name.lower() == lower), None)
     if found is None:
         names = [column.name for column in columns]
         raise ScriptError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
@@ -230,12 +231,12 @@ def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[O
             complete = False
         else:
             named.append((node, node.alias if isinstance(node, exp.Alias) else None, bound))
-    plain = [(name or _own_name(expr) or "").lower() for _, name, expr in named]
+    plain = Counter((name or _own_name(expr) or "").lower() for _, name, expr in named)
     outputs: dict[str, Output] = {}
     for position, (node, name, expr) in enumerate(named):
         if name is None:
             own = _own_name(expr)
-            twice = own is not None and plain.count(own.lower()) > 1
+            twice = own is not None and plain[own.lower()] > 1
             alias = scope.sources[min(sources(expr))].alias if twice else ""
             name = f"{alias}_{own}" if twice else own or f"_c{position}"
         try:
