@@ -70,7 +70,9 @@ greatest(n, NULL); least(raw, raw); greatest(x, y); least(x, y); greatest(at - a
 coalesce(NULL, i); coalesce(v, s, 'x'); nullif(x, y); nullif(v, 'ab'); nullif(at, day); if(NULL, 1, 2); if(b, 1, NULL);
 coalesce(day, at); nullif(b, g); substring('abc', -2); substring(v, NULL); substring(v, 1, NULL); substring(NULL, 1);
 substring(v, -2, 1); v NOT LIKE 'a%'; NULL LIKE 'a'; 'abc' LIKE 'a%'; concat(v, s); concat(v, NULL); concat(v);
-v || '-' || s; extract(hour FROM at); replace(v, '', 'X'); replace('aaa', 'a', 'bb'); startswith('abc', 'a')
+v || '-' || s; extract(hour FROM at); round(f / 10); round(-0.4); round(x / 100, -1); sign(f); sign(-0.0);
+year(n + INTERVAL '13000000' DAY); month(n + INTERVAL '13000000' DAY); day(n - INTERVAL '13000000' DAY);
+hour(n - INTERVAL '13000000' DAY); replace(v, '', 'X'); replace('aaa', 'a', 'bb'); startswith('abc', 'a')
 """
 CASTS = """
 CAST(CAST(s AS STRING) AS STRING); CAST(2.675 AS DECIMAL(5, 2)); CAST(TRUE AS DECIMAL(1, 1)); CAST(300 AS TINYINT);
@@ -81,6 +83,10 @@ CAST(day AS STRING); CAST(at AS STRING); CAST(n AS STRING); CAST(b AS STRING); C
 TRY_CAST(s AS INT); CAST(s AS DOUBLE); TRY_CAST(s AS FLOAT); CAST(s AS DECIMAL(10, 2)); TRY_CAST(s AS DECIMAL(38, 10));
 CAST(s AS BOOLEAN); TRY_CAST(v AS BOOLEAN); CAST(x AS BOOLEAN); CAST(d AS BOOLEAN); CAST(x AS DECIMAL(10, 2));
 CAST(at AS BIGINT); CAST(at AS INT); CAST(at AS DOUBLE); CAST(at AS DECIMAL(30, 6)); TRY_CAST(at AS TINYINT);
+CAST(at + INTERVAL '3000000' DAY AS STRING); CAST(at - INTERVAL '900000' DAY AS STRING);
+CAST(n + INTERVAL '50000000' DAY AS STRING); CAST(n - INTERVAL '50000000' DAY AS STRING);
+CAST(CAST(at + INTERVAL '3000000' DAY AS DATE) AS STRING); CAST(CAST(n - INTERVAL '719600' DAY AS DATE) AS STRING);
+CAST(CAST(n + INTERVAL '13000000' DAY AS DATE) AS STRING); CAST(n + INTERVAL '2931000' DAY AS STRING);
 CAST(i AS TIMESTAMP); CAST(t AS TIMESTAMP); CAST(d AS TIMESTAMP); CAST(d AS DECIMAL(3, 1)); TRY_CAST(x AS BIGINT)
 """
 DIGIT = "s LIKE '_' AND s <> '' AND s >= '0' AND s <= '9'"
@@ -187,6 +193,8 @@ def told(ours: str, own: Cells, theirs: Cells, edges: Any) -> Iterator[str]:
 
 def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, float) and isinstance(theirs, float):
+        if not ours and not theirs:
+            return math.copysign(1, ours) == math.copysign(1, theirs)
         return (ours != ours and theirs != theirs) or ours == theirs or math.isclose(ours, theirs, rel_tol=1e-14)
     return type(ours) is type(theirs) and bool(ours == theirs)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine import casts, numbers, rounding, strings
+from millstream.engine import casts, numbers, rounding, strings, times
 from millstream.engine.arrow import Bools, arrow_type
 from millstream.engine.comparing import compared_as, comparison, extreme, is_in
 from millstream.engine.raising import may_raise
@@ -30,7 +30,8 @@ from millstream.model.types import DOUBLE, DataType, Family
 Compiled = Callable[[Columns], Any]
 
 _REAL: Mapping[str, Callable[[Any], Any]] = {
-    **{name: getattr(pc, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "sign")},
+    **{name: getattr(pc, name) for name in ("sqrt", "exp", "sin", "cos", "tan")},
+    "sign": numbers.sign,
     **{name: numbers.logarithm(getattr(pc, name)) for name in ("ln", "log10")},
 }
 _CLOCK = ("hour", "minute", "second")
@@ -147,7 +148,7 @@ class Compiler:
         return self._of_first(call, rounding.whole(call.args[0].type, call.type, getattr(pc, call.op)))
 
     def _time_part(self, call: Call) -> Compiled:
-        arg, function = self.compile(call.args[0]), getattr(pc, call.op)
+        arg, function = self.compile(call.args[0]), times.year if call.op == "year" else getattr(pc, call.op)
         whole_days = call.args[0].type.name == "DATE" and call.op in _CLOCK
         moment, kind = arrow_type(types.TIMESTAMP_NTZ), arrow_type(call.type)
         return lambda columns: pc.cast(function(pc.cast(arg(columns), moment) if whole_days else arg(columns)), kind)

@@ -197,6 +197,11 @@ def absolute(kind: DataType) -> Callable[[Any], Any]:
     return size
 
 
+def sign(value: Any) -> Any:
+    """Of DOUBLEs; a zero keeps its own sign."""
+    return pc.if_else(pc.equal(value, pa.scalar(0.0)), value, pc.sign(value))
+
+
 def logarithm(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Null where the number is not above zero."""
 

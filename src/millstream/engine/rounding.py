@@ -25,7 +25,8 @@ def rounder(kind: DataType, digits: int, result: DataType) -> Callable[[Any], An
     """`round(x, digits)`."""
     target = arrow_type(result)
     if kind.is_float:
-        return lambda value: pa.array(_rounded(floats(value), digits), mask=_null(value)).cast(target)
+        # Zero is added because Spark rounds by way of a DECIMAL, which has no -0.0.
+        return lambda value: pa.array(_rounded(floats(value), digits) + 0.0, mask=_null(value)).cast(target)
     if kind.is_integer and digits >= 0:
         return lambda value: value
     return lambda value: _exact(value, kind, digits, target)

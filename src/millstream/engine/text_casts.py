@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.engine import times
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.numbers import WIDEST, rescaled
 from millstream.engine.some_rows import spread
@@ -29,6 +31,13 @@ _SHORT_NUMBER = r"^[+-]?([0-9]{1,37}(\.[0-9]{0,38})?|\.[0-9]{1,38})$"
 _REAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
 _INFINITE = r"^(?i:[+-]?inf(inity)?)$"
 _LONGEST_EXPONENT = 10_000
+_YEAR_0, _YEAR_9999 = moments.days_of(0, 1, 1), moments.days_of(9999, 12, 31)
+_FOUR_CENTURIES = 146_097
+"""Days after which the calendar repeats."""
+_OTHER_DIGITS = str.maketrans(
+    {chr(code): str(unicodedata.decimal(chr(code))) for code in range(0x80, 0x10000) if chr(code).isdecimal()}
+)
+"""Of other scripts, as far as Java has one `char` for them."""
 _NO_LIMIT = Context(prec=5_000, rounding=ROUND_HALF_UP, Emin=-999_999, Emax=999_999)
 
 
@@ -103,6 +112,7 @@ def _reals(value: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimals(value: pa.Array, kind: pa.DataType) -> pa.Array:
+    value = _common_digits(value)
     short = _only(value, _SHORT_NUMBER)
     found = rescaled(pc.cast(short, pa.decimal256(WIDEST, types.MOST_DIGITS)), kind)
     rest = np.flatnonzero(pc.and_(pc.is_null(short), pc.match_substring_regex(value, _NUMBER)).fill_null(False))
@@ -113,6 +123,16 @@ def _decimals(value: pa.Array, kind: pa.DataType) -> pa.Array:
     for row in rest.tolist():
         values[row] = _decimal(value[row].as_py(), kind)
     return pa.array(values, kind)
+
+
+def _common_digits(value: pa.Array) -> pa.Array:
+    """Spark reads digits of every script in a DECIMAL, and in no other number."""
+    other = _bools(pc.fill_null(pc.invert(pc.string_is_ascii(value)), False))
+    rows = np.flatnonzero(other)
+    if not len(rows):
+        return value
+    texts = [text.translate(_OTHER_DIGITS) for text in value.take(pa.array(rows)).to_pylist()]
+    return pc.if_else(pa.array(other), spread(pa.array(texts, value.type), rows, len(value)), value)
 
 
 def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
@@ -278,10 +298,27 @@ def _decimal_texts(value: pa.Array) -> pa.Array:
 
 def _time_texts(value: pa.Array) -> pa.Array:
     days = pc.floor_temporal(value, 1, "day")
-    clock = pc.cast(value, pa.string())
+    clock = pc.cast(pa.array(times.clock(value)).view(pa.timestamp("us")), pa.string())
     clock = pc.utf8_rtrim(pc.utf8_rtrim(pc.utf8_slice_codeunits(clock, -15), "0"), ".")
     return _joined(_day_texts(pc.cast(days, pa.date32(), safe=False)), pa.scalar(" "), clock)
 
 
 def _day_texts(value: pa.Array) -> pa.Array:
-    return pc.cast(value, pa.string())
+    days = np.asarray(pc.fill_null(value.view(pa.int32()), 0)).astype(np.int64)
+    far = np.flatnonzero((days < _YEAR_0) | (days > _YEAR_9999))
+    if not len(far):
+        return pc.cast(value, pa.string())
+    usual = np.ones(len(days), dtype=np.bool_)
+    usual[far] = False
+    near = pc.cast(pc.if_else(pa.array(usual), value, pa.scalar(None, value.type)), pa.string())
+    return pc.if_else(pa.array(usual), near, spread(_far_day_texts(days[far]), far, len(days)))
+
+
+def _far_day_texts(days: Ints) -> pa.Array:
+    """Of years that have a sign; Arrow counts years in 16 bits, so the day is read 400 years' steps from there."""
+    steps, near = np.divmod(days, _FOUR_CENTURIES)
+    texts = pc.cast(pa.array(near.astype(np.int32)).view(pa.date32()), pa.string())
+    years = np.asarray(pc.cast(pc.utf8_slice_codeunits(texts, 0, 4), pa.int64())) + steps * 400
+    digits = pc.utf8_lpad(pc.cast(pa.array(np.abs(years)), pa.string()), 4, "0")
+    sign = pc.if_else(pa.array(years < 0), pa.scalar("-"), pa.scalar("+"))
+    return _joined(sign, digits, pc.utf8_slice_codeunits(texts, 4))
