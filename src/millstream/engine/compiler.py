@@ -7,6 +7,7 @@ on a single row, and gives a scalar. Parts that may raise are evaluated only on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -19,7 +20,7 @@ from millstream.engine.arrow import Bools, arrow_type
 from millstream.engine.comparing import compared_as, comparison, extreme, is_in
 from millstream.engine.raising import may_raise
 from millstream.engine.registered import caller
-from millstream.engine.some_rows import Choice, Columns, chosen, narrowed, spread
+from millstream.engine.some_rows import Choice, Columns, chosen, narrowed, spread, where_known
 from millstream.engine.values import as_array, as_mask
 from millstream.errors import InternalError
 from millstream.model import types
@@ -28,6 +29,8 @@ from millstream.model.functions import Function, rounding_digits, widest
 from millstream.model.types import DOUBLE, DataType, Family
 
 Compiled = Callable[[Columns], Any]
+After = Callable[[Any, Columns], Any]
+"""An argument's values, given those of the argument before it."""
 
 _REAL: Mapping[str, Callable[[Any], Any]] = {
     **{name: getattr(pc, name) for name in ("sqrt", "exp", "sin", "cos", "tan")},
@@ -111,7 +114,33 @@ class Compiler:
 
     def _of_both(self, call: Call, function: Callable[[Any, Any], Any], kind: DataType | None = None) -> Compiled:
         left, right = (self.compile(arg) if kind is None else self._as(arg, kind) for arg in call.args)
-        return lambda columns: function(left(columns), right(columns))
+        after = self._after(call, call.args[1], right, kind)
+        if after is None:
+            return lambda columns: function(left(columns), right(columns))
+
+        def compute(columns: Columns) -> Any:
+            first = left(columns)
+            return function(first, after(first, columns))
+
+        return compute
+
+    def _after(self, call: Call, arg: Expr, compiled: Compiled, kind: DataType | None = None) -> After | None:
+        """An argument that may raise: as in Spark it is looked at only where the one before it is not null."""
+        if not may_raise(arg, self._functions):
+            return None
+        rows, wanted = self._rows(call), arrow_type(kind or arg.type)
+        careful = [True for node in walk(arg) if isinstance(node, Call) and node.op in self._functions]
+
+        def compute(first: Any, columns: Columns) -> Any:
+            if not careful:
+                try:
+                    return compiled(columns)  # on all rows, which is quick
+                except _FAILURES:
+                    # From now on without a try: nested ones would double the work at each level.
+                    careful.append(True)
+            return where_known(first, columns, rows(columns), compiled, wanted)
+
+        return compute
 
     def _comparison(self, call: Call) -> Compiled:
         kind = compared_as(call)
@@ -122,11 +151,16 @@ class Compiler:
         return self._of_both(call, numbers.arithmetic(call.op, left, right, call.type))
 
     def _division(self, call: Call) -> Compiled:
-        return self._of_both(call, numbers.division, DOUBLE)
+        return self._divisor_first(call, numbers.division, DOUBLE)
 
     def _remainder(self, call: Call) -> Compiled:
         left, right = (arg.type for arg in call.args)
-        return self._of_both(call, numbers.remainder(left, right, call.type))
+        return self._divisor_first(call, numbers.remainder(left, right, call.type))
+
+    def _divisor_first(self, call: Call, function: Callable[[Any, Any], Any], kind: DataType | None = None) -> Compiled:
+        """Spark does not look at what is divided where the divisor is null."""
+        mirrored = replace(call, args=call.args[::-1])
+        return self._of_both(mirrored, lambda under, over: function(over, under), kind)
 
     def _power(self, call: Call) -> Compiled:
         return self._of_both(call, pc.power, DOUBLE)
@@ -176,7 +210,10 @@ class Compiler:
             if member is not None:
                 sought = self._as(call.args[0], kind)
                 return lambda columns: member(sought(columns))
-        tests = [self._comparison(Call("=", (call.args[0], option), types.BOOLEAN)) for option in call.args[1:]]
+        equal = [Call("=", (call.args[0], option), types.BOOLEAN) for option in call.args[1:]]
+        if any(may_raise(option, self._functions) for option in call.args[1:]):
+            return self._logic(Call("or", tuple(equal), types.BOOLEAN))
+        tests = [self._comparison(test) for test in equal]
         return lambda columns: reduce(pc.or_kleene, (test(columns) for test in tests))
 
     def _logic(self, call: Call) -> Compiled:
@@ -267,8 +304,20 @@ class Compiler:
         return lambda columns: extreme([arg(columns) for arg in args], call.type, greatest=greatest)
 
     def _concat(self, call: Call) -> Compiled:
+        """From left to right; what comes after a null is not looked at."""
         args = [self.compile(arg) for arg in call.args]
-        return lambda columns: pc.binary_join_element_wise(*(arg(columns) for arg in args), "")
+        after = [self._after(call, arg, compiled) for arg, compiled in zip(call.args, args, strict=True)]
+        if not any(after[1:]):
+            return lambda columns: pc.binary_join_element_wise(*(arg(columns) for arg in args), "")
+
+        def compute(columns: Columns) -> Any:
+            found = args[0](columns)
+            for arg, careful in zip(args[1:], after[1:], strict=True):
+                more = arg(columns) if careful is None else careful(found, columns)
+                found = pc.binary_join_element_wise(found, more, "")
+            return found
+
+        return compute
 
     def _registered(self, function: Function, call: Call) -> Compiled:
         takes = [function.wanted(position) for position in range(len(call.args))]

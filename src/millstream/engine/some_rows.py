@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints
 from millstream.engine.widths import repeated
@@ -36,6 +37,19 @@ def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
     sources = np.full(count, -1, dtype=np.int64)
     sources[rows] = np.arange(len(rows))
     return values.take(pa.array(sources, mask=sources < 0))
+
+
+def where_known(known: Any, columns: Columns, count: int, value: Callable[[Columns], Any], kind: pa.DataType) -> Any:
+    """A value for the rows where another one is not null; null elsewhere."""
+    if known.is_valid if isinstance(known, pa.Scalar) else not known.null_count:
+        return value(columns)
+    rows = np.empty(0, dtype=np.int64)
+    if not isinstance(known, pa.Scalar):
+        rows = np.asarray(pc.indices_nonzero(known.is_valid())).view(np.int64)
+    if not len(rows):
+        return pa.nulls(count, kind)
+    found = value(narrowed(columns, rows))
+    return found if isinstance(found, pa.Scalar) else spread(found, rows, count)
 
 
 def chosen(columns: Columns, count: int, choices: Iterable[Choice], kind: pa.DataType) -> pa.Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from millstream.model import duration
-from millstream.model.types import BOOLEAN, INTERVAL, STRING, DataType, Family
+from millstream.model.types import BOOLEAN, INTERVAL, STRING, DataType, Family, widens
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 MIRROR = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -71,6 +71,15 @@ def moved(expr: Expr, to: Callable[[int], int]) -> Expr:
     return expr
 
 
+def can_fail(call: Call) -> bool:
+    """Whether some value of its arguments could stop the query; of operators and built-in functions."""
+    if call.op in ("+", "-", "*", "neg", "abs"):
+        return not call.type.is_float
+    if call.op == "cast":
+        return not widens(call.args[0].type, call.type)
+    return call.op in ("floor", "ceil", "round")
+
+
 def conjuncts(expr: Expr) -> tuple[Expr, ...]:
     """The parts of a chain of ANDs."""
     if isinstance(expr, Call) and expr.op == "and":
@@ -79,7 +88,10 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def canonical(expr: Expr) -> Expr:
-    """One form for every way to write the same predicate: sorted ANDs and ORs, columns left of constants."""
+    """One form for every way to write the same predicate: sorted ANDs and ORs, columns left of constants.
+
+    Of two operands one that can fail comes last, since it is not looked at where the first one is null.
+    """
     if not isinstance(expr, Call):
         return expr
     args = tuple(canonical(arg) for arg in expr.args)
@@ -91,11 +103,16 @@ def canonical(expr: Expr) -> Expr:
         return args[0].args[0]
     if expr.op == "in":
         return replace(expr, args=(args[0], *_sorted_unique(args[1:])))
-    if expr.op in COMPARISONS and (order(args[0]), expr.op) > (order(args[1]), MIRROR[expr.op]):
+    if expr.op in COMPARISONS and (_place(args[0]), expr.op) > (_place(args[1]), MIRROR[expr.op]):
         return replace(expr, op=MIRROR[expr.op], args=args[::-1])
     if expr.op in _COMMUTATIVE and expr.type.family == Family.NUMBER:
-        args = tuple(sorted(args, key=order))
+        args = tuple(sorted(args, key=_place))
     return replace(expr, args=args)
+
+
+def _place(operand: Expr) -> tuple[int, bool, str]:
+    constant, shown = order(operand)
+    return constant, any(isinstance(node, Call) and can_fail(node) for node in walk(operand)), shown
 
 
 def structure(expr: Expr) -> list[object]:
