@@ -189,6 +189,27 @@ def test_hostile_arguments_take_little_time(expression: str, text: str) -> None:
     assert time.thread_time() - began < 3
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["nullif(A.i, B.i) > CAST(A.s AS INT)", "CAST(A.s AS INT) = nullif(A.i, B.i)", "NOT (A.i = CAST(A.s AS INT))"],
+)
+def test_a_condition_that_is_null_fails_for_no_row(condition: str) -> None:
+    """However its sides are put in order."""
+    row = {"k": 1, "i": None, "s": "x", "Ts": MOMENT}
+    rows = {"A": [row], "B": [row]}
+    assert run(script_of("A.i").replace("WINDOW", f"AND {condition} WINDOW"), rows)["q"].num_rows == 0
+    with pytest.raises(QueryFailed, match="'x' cannot be CAST"):
+        run(script_of("CAST(A.s AS INT) + A.i"), rows)
+
+
+def test_what_fails_after_many_nulls_takes_little_time() -> None:
+    """Each level is tried on all rows once, not once for each try of the level above."""
+    started = time.perf_counter()
+    with pytest.raises(QueryFailed):
+        values(f"{'A.i + (' * 45}CAST(A.s AS INT){')' * 45}")
+    assert time.perf_counter() - started < 5
+
+
 def test_every_function_is_tried_here() -> None:
     tried = " ".join([*AGAINST_DUCKDB, *(expression for expression, _ in EXACT)])
     assert [name for name in BUILTINS if f"{name}(" not in tried] == []

@@ -14,6 +14,8 @@ from millstream.model.types import BOOLEAN, DATE, DOUBLE, INT, INTERVAL, STRING,
 
 A, B = Column(0, "a", INT), Column(1, "b", INT)
 OK = Column(0, "ok", BOOLEAN)
+CAST, LATER = Call("cast", (Column(0, "s", STRING),), INT), Call("nullif", (A, B), INT)
+"""One that can fail, and one that cannot and stands later in the alphabet."""
 ONE, TWO = Literal(1, INT), Literal(2, INT)
 
 NUMBERS = st.recursive(
@@ -108,6 +110,9 @@ def call(op: str, *args: Expr) -> Call:
         (call("in", A, TWO, ONE, TWO), call("in", A, ONE, TWO)),
         (Call("-", (B, A), INT), Call("-", (B, A), INT)),
         (Call("+", (B, A), INT), Call("+", (A, B), INT)),
+        (call(">", CAST, LATER), call("<", LATER, CAST)),
+        (call("<", LATER, CAST), call("<", LATER, CAST)),
+        (Call("*", (CAST, LATER), INT), Call("*", (LATER, CAST), INT)),
     ],
 )
 def test_canonical_forms(expr: Expr, expected: Expr) -> None:

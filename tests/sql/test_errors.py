@@ -136,6 +136,21 @@ def test_deep_nesting_is_refused(condition: str) -> None:
         assert (error.where.query, error.where.line) == ("q", QUERY.count("\n") + 1)
 
 
+@pytest.mark.parametrize(("opened", "closed"), [("(", ")"), ("abs(", ")"), ("CASE WHEN T.Ok THEN ", " END")])
+def test_brackets_nest_some_fifty_levels_as_the_message_and_the_manual_say(opened: str, closed: str) -> None:
+    def nested(levels: int) -> str:
+        return QUERY.format(output=f"{opened * levels}T.Id{closed * levels} AS c", condition="T.Ok")
+
+    assert len(compile_script(nested(50)).members) == 1
+    (error,) = errors_of(nested(100))
+    assert (
+        error.valid == "an expression nests up to 100 levels, of which brackets, functions and CASEs may be some fifty"
+    )
+    manual = (Path(__file__).parents[2] / "docs/language.md").read_text(encoding="utf-8")
+    assert "nests up to 100 levels" in manual
+    assert "brackets,\nfunctions and `CASE`s may be some fifty" in manual
+
+
 @pytest.mark.parametrize("condition", [f"T.Value > {'- ' * 95}T.Id", f"T.Value > {'+'.join(['T.Id'] * 97)}"])
 def test_what_is_not_refused_can_be_used_in_every_way(condition: str) -> None:
     script = QUERY.format(output=f"{condition} AS c", condition=condition)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import arrow_type
 from millstream.model import types
+from millstream.model.duration import DAY
 from millstream.model.types import DataType
 
 Floats = npt.NDArray[np.float64]
@@ -31,6 +32,8 @@ _PLAIN: Mapping[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract
 
 def arithmetic(op: str, left: DataType, right: DataType, result: DataType) -> Callable[[Any, Any], Any]:
     """+ - * of operands in their own types: times, intervals or numbers."""
+    if result.name == "DATE":
+        return lambda a, b: pc.cast(_CHECKED[op](_days(a), _days(b)), pa.date32())
     if result.name == "DECIMAL":
         return lambda a, b: _exact(op, _as_decimal(a, left), _as_decimal(b, right), result)
     operation = (_PLAIN if result.is_float else _CHECKED)[op]
@@ -38,6 +41,13 @@ def arithmetic(op: str, left: DataType, right: DataType, result: DataType) -> Ca
         return operation
     kind = arrow_type(result)
     return lambda a, b: operation(plain_cast(a, kind), plain_cast(b, kind))
+
+
+def _days(value: Any) -> Any:
+    """Of dates since 1970, or of an interval of whole days."""
+    if pa.types.is_date(value.type):
+        return pc.cast(value, pa.int32())
+    return pc.cast(pc.divide(pc.cast(value, pa.int64()), pa.scalar(DAY)), pa.int32())
 
 
 def plain_cast(value: Any, kind: pa.DataType) -> Any:

@@ -52,6 +52,11 @@ def unit(name: str) -> int:
     raise ScriptError(f'unknown unit of time "{name}"', VALID_UNITS, "Write for example 90 SECONDS.")
 
 
+def units(text: str) -> list[str]:
+    """The units that a valid length is written with."""
+    return [piece[2] for piece in _PIECE.finditer(text)]
+
+
 def of(amount: str, unit_name: str) -> int:
     """Microseconds in so many units; refuses fractions of a microsecond."""
     size = unit(unit_name)

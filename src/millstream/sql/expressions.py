@@ -22,7 +22,7 @@ from millstream.sql.scope import Scope
 from millstream.sql.terms import is_written
 from millstream.sql.text import Text, too_deep
 from millstream.sql.types import data_type
-from millstream.sql.windows import microseconds_of
+from millstream.sql.windows import in_days, microseconds_of
 
 _COMPARE: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -227,7 +227,10 @@ class Binder:
         args = self._all([node.this, node.expression])
         if args is None:
             return None
-        return operators.arithmetic(_ARITHMETIC[type(node)], args[0], args[1])
+        op = _ARITHMETIC[type(node)]
+        days = any(isinstance(part, exp.Interval) and in_days(part.this) for part in (node.this, node.expression))
+        moved = operators.moved_by_days(op, args[0], args[1]) if days else None
+        return moved or operators.arithmetic(op, args[0], args[1])
 
     def _concat(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])

@@ -9,7 +9,7 @@ from millstream.errors import ScriptError
 from millstream.model import moments, types
 from millstream.model.expr import Call, Expr, Literal
 from millstream.model.functions import widest
-from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
+from millstream.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
 
 _LEAST = {INT: -(2**31), BIGINT: -(2**63)}
 """Whose opposite has no place in its type."""
@@ -73,6 +73,13 @@ def _exact(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     return fitted(left, right), fitted(right, left)
 
 
+def moved_by_days(op: str, left: Expr, right: Expr) -> Expr | None:
+    """A DATE plus or minus an interval that is written in days, which gives a DATE; None for anything else."""
+    date, days = (left, right) if op == "-" or left.type == DATE else (right, left)
+    whole = isinstance(days, Literal) and days.type == INTERVAL and int(days.value or 0) % moments.DAY == 0
+    return Call(op, (left, right), DATE) if op in ("+", "-") and date.type == DATE and whole else None
+
+
 def arithmetic(op: str, left: Expr, right: Expr) -> Expr:
     left, right = _exact(left, right)
     kind = _arithmetic_type(op, left.type, right.type)
@@ -102,7 +109,7 @@ def _arithmetic_type(op: str, left: DataType, right: DataType) -> DataType:
         return INTERVAL
     raise ScriptError(
         f"{left} {op} {right} has no meaning",
-        "arithmetic takes numbers, a timestamp and an interval, or two timestamps",
+        "arithmetic takes numbers, a timestamp and an interval, a date and an INTERVAL of days, or two timestamps",
         "CAST one side, or use other columns.",
     )
 

@@ -87,7 +87,8 @@ def split(sql: str) -> list[Statement]:
 
 
 def too_deep(where: Where) -> ScriptError:
-    found, valid = "the statement is nested too deeply", "brackets nest some fifty levels and operators a hundred"
+    found = "the statement is nested too deeply"
+    valid = "an expression nests up to 100 levels, of which brackets, functions and CASEs may be some fifty"
     return ScriptError(found, valid, "Split it into simpler ones.", where)
 
 

@@ -203,6 +203,13 @@ def _rows(amount: str) -> int:
     return int(amount)
 
 
+def in_days(length: exp.Expr) -> bool:
+    """Whether a valid length is written in days or weeks."""
+    unit = length.args.get("unit")
+    names = [unit.name] if unit is not None else duration.units(length.this.name)
+    return all(duration.unit(name) % duration.DAY == 0 for name in names)
+
+
 def microseconds_of(length: exp.Expr, report: Report) -> int:
     """A number and a unit, or text with both."""
     amount, unit = length.this, length.args.get("unit")
