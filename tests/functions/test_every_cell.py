@@ -49,7 +49,7 @@ ARITHMETIC = """
 -9223372036854775808 + l; -2147483648 - i; at + INTERVAL '1' DAY; nullif(day, DATE '9999-12-31') + INTERVAL '1' DAY;
 CAST(day - INTERVAL '2' WEEK AS STRING); CAST(INTERVAL '3' DAY + day AS STRING); year(day - INTERVAL '-4' DAY);
 CAST(day + INTERVAL '1 week 2 days' AS STRING); DATE '2024-02-28' + INTERVAL '1' DAY; day + INTERVAL '1' DAY > at;
-n - INTERVAL '90' MINUTE; at - at;
+year(day + (INTERVAL '1' DAY)); year(day + -INTERVAL '1' DAY); n - INTERVAL '90' MINUTE; at - at;
 abs(at - TIMESTAMP '2000-01-01 00:00:00'); at - NULL; - (at - at); NULL - n; at + NULL; NULL + n; NULL * 2
 """
 COMPARED = """

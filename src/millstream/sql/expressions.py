@@ -228,7 +228,7 @@ class Binder:
         if args is None:
             return None
         op = _ARITHMETIC[type(node)]
-        days = any(isinstance(part, exp.Interval) and in_days(part.this) for part in (node.this, node.expression))
+        days = any(_is_in_days(part) for part in (node.this, node.expression))
         moved = operators.moved_by_days(op, args[0], args[1]) if days else None
         return moved or operators.arithmetic(op, args[0], args[1])
 
@@ -302,6 +302,13 @@ class Binder:
         if function.call is not None:
             args = [operators.converted(arg, kind) for arg, kind in zip(args, function.takes, strict=True)]
         return Call(function.name, tuple(args), result)
+
+
+def _is_in_days(node: exp.Expr) -> bool:
+    """Whether this is an interval that is written in days, in brackets and with a minus sign too."""
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Interval) and in_days(node.this)
 
 
 def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
