@@ -11,7 +11,7 @@ from millstream.engine.backlog import Backlog, Budget
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.engine import Engine
 from millstream.engine.policies import FAIRNESS, make_policy
-from millstream.engine.units import Ledger, Unit, fused
+from millstream.engine.units import Ledger, Unit
 from millstream.lab.generators import SECOND
 from millstream.model.settings import POLICY_NAMES
 
@@ -161,12 +161,3 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     (walk,) = ledger.fresh()
     assert [ledger.take_task(walk).interval for _ in others] == [near, *others[1:]]
     assert not ledger.walks()
-
-
-def test_fused_units_are_the_same_work() -> None:
-    waiting = list(behind().chains()[0].ledger.units())
-    whole = list(fused(waiting))
-    assert len(whole) < len(waiting)
-    assert len({(unit.probe.number, unit.state.number) for unit in whole}) == len(whole)
-    for unit in waiting:
-        assert any((w.probe, w.state) == (unit.probe, unit.state) and w.interval.covers(unit.interval) for w in whole)

@@ -113,6 +113,7 @@ def cases(draw: st.DrawFn) -> Case:
         "fairness": draw(st.sampled_from(["none", "oldest", "dynamic"])),
         "queue_memory": draw(st.sampled_from(["256", "0.0005"])),
         "order": draw(st.sampled_from(["eager", "strict"])),
+        "budget": draw(st.sampled_from(["0 seconds", "1 second"])),
     }
     budget = draw(st.sampled_from([None, Budget(units=1), Budget(units=3), Budget(seconds=0), Budget(seconds=60)]))
     return Case("\n".join(script), rows, chosen, budget)

@@ -56,6 +56,25 @@ def test_capacities_are_those_of_op_sched() -> None:
     assert one.envelope == ((0, 1), (1, 2))
 
 
+@given(st.lists(st.lists(st.integers(1, 1000), min_size=1, max_size=5), min_size=1, max_size=5), st.data())
+def test_on_slices_three_policies_are_one(costs: list[list[int]], data: st.DataObject) -> None:
+    """A slice lets every row through and frees nothing, so a path is one segment: as docs/scheduling.md says."""
+    paths = [
+        Path([Stage(f"{number} {at}", cost, 1.0, 32.0, 32.0) for at, cost in enumerate(some)])
+        for number, some in enumerate(costs)
+    ]
+    works = [
+        Work(one, data.draw(st.integers(0, len(one.stages) - 1)), 1.0, data.draw(st.integers(0, 3)), number)
+        for number, one in enumerate(paths * 2)
+    ]
+    orders = []
+    for name in ("path_capacity", "segment", "simplified_segment"):
+        policy = make_policy(name)
+        policy.learn({str(number): [one] for number, one in enumerate(paths)})
+        orders.append([work.number for work in sorted(works, key=policy.key)])
+    assert orders[0] == orders[1] == orders[2]
+
+
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.05, 1.5)), min_size=1, max_size=6))
 def test_the_lower_envelope_gets_flatter_and_lies_below_every_operator(stages: list[tuple[float, float]]) -> None:
     one = path(*stages)

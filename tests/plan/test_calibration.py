@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.compile import compile_script
-from millstream.engine.calibrate import measure
+from millstream.lab.calibrate import measure
 from millstream.lab.workloads import TABLE_4, window_script
 from millstream.plan import Calibration
 from millstream.plan.calibration import cache_path, load, save
@@ -16,7 +16,7 @@ from millstream.plan.calibration import cache_path, load, save
 
 def test_what_is_kept_comes_back(empty_cache: Path) -> None:
     assert load() is None
-    kept = Calibration(boundary_search=1234.5)
+    kept = Calibration(search_step=1234.5)
     assert save(kept) == cache_path() == empty_cache / "calibration.json"
     assert load() == kept
 
@@ -41,9 +41,9 @@ def test_measuring_gives_a_cost_for_every_step() -> None:
 
 def test_the_planner_weighs_with_it() -> None:
     script = window_script(TABLE_4["Uniform"])
-    dear_search = compile_script(script, calibration=Calibration(boundary_search=1e6))
+    dear_search = compile_script(script, calibration=Calibration(search_step=1e6))
     dear_route = compile_script(script, calibration=Calibration(route=1e6))
     assert len(dear_search.chains[0].slices) == 1
     assert len(dear_route.chains[0].slices) == 23
-    paper = compile_script(script, calibration=Calibration(boundary_search=1e6), settings={"costs": "paper"})
+    paper = compile_script(script, calibration=Calibration(search_step=1e6), settings={"costs": "paper"})
     assert len(paper.chains[0].slices) == 23

@@ -26,6 +26,11 @@ def test_the_example(slicing: str, golden: Callable[[str, str], None]) -> None:
     golden(f"explain_datacentre_{slicing}.txt", as_text(compile_script(EXAMPLE, settings={"slicing": slicing})))
 
 
+def test_the_example_with_a_budget(golden: Callable[[str, str], None]) -> None:
+    plan = compile_script(EXAMPLE, settings={"budget": "100 milliseconds"})
+    golden("explain_datacentre_budget.txt", as_text(plan))
+
+
 def test_the_example_as_a_graph(golden: Callable[[str, str], None]) -> None:
     golden("explain_datacentre.dot", as_dot(compile_script(EXAMPLE)))
 

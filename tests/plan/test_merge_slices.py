@@ -17,9 +17,9 @@ from millstream.lab.workloads import TABLE_4, window_script
 from millstream.plan import Costs, Plan, calibrated, paper
 from millstream.plan.costs import Calibration, route_first
 from millstream.plan.cut_slices import slices_at
-from millstream.plan.estimate import estimate
+from millstream.plan.estimate import Flow, estimate, flows, part_of, span_of
 from millstream.plan.explain import as_json
-from millstream.plan.nodes import Chain
+from millstream.plan.nodes import LEFT, RIGHT, Chain
 from millstream.plan.push_selections import push
 
 PREDICATES = ("A.v > 1", "A.v > 2", "B.v > 3", "B.j = 'x'")
@@ -55,10 +55,10 @@ prices = st.one_of(
     st.builds(paper, st.floats(0, 200)),
     st.builds(lambda c_sys: paper(c_sys, route_first), st.floats(0, 200)),
     st.builds(
-        lambda search, route, emit: calibrated(Calibration(boundary_search=search, route=route, pair_emit=emit)),
-        st.floats(1, 1000),
-        st.floats(0.1, 50),
+        lambda search, route, cut: calibrated(Calibration(search_step=search, route=route, route_cut=cut)),
         st.floats(1, 100),
+        st.floats(0.1, 50),
+        st.floats(0.01, 10),
     ),
 )
 
@@ -90,6 +90,38 @@ def test_no_other_way_to_merge_is_cheaper_or_smaller(
     others = [estimate(small, other) for other in every_merge(small.chains[0])]
     assert least_cost == pytest.approx(min(other.cost for other in others), rel=1e-9)
     assert least_rows == pytest.approx(min(other.rows for other in others), rel=1e-9)
+
+
+def slowdown(plan: Plan, chain: Chain) -> float:
+    """How much longer all queries wait than they would alone, until the slices up to their ends are done, in each
+    direction.
+    """
+    total = 0.0
+    for flow, side in zip(flows(plan, chain), (LEFT, RIGHT), strict=True):
+
+        def cost(span: tuple[int, int], cuts: list[int], flow: Flow = flow) -> float:
+            return float(plan.costs.price(flow.slice_work(part_of(span, cuts, flow), plan.costs)))
+
+        spans = [span for member in chain.members if (span := span_of(member.interval, side))]
+        for piece in chain.slices:
+            span = span_of(piece.interval, side)
+            if span is not None:
+                cuts = [cut for cut in piece.cuts if cut > 0] if side == LEFT else [1 - c for c in piece.cuts if c < 0]
+                taken = cost(span, sorted(cuts))
+                total += sum(taken / cost(one, []) for one in spans if one[1] > span[0])
+    return total
+
+
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(selects=windows(), costs=prices, rate=st.floats(1, 500), keys=st.integers(2, 1000))
+def test_with_a_budget_no_other_way_to_merge_answers_sooner(
+    planned: Callable[..., Plan], selects: list[str], costs: Costs, rate: float, keys: int
+) -> None:
+    given_streams = {"rate_a": rate, "keys": keys, "costs": costs}
+    plan = planned(*selects, **given_streams, budget="1 second")
+    small = planned(*selects, **given_streams, slicing="memory")
+    others = [slowdown(plan, other) for other in every_merge(small.chains[0])]
+    assert slowdown(plan, plan.chains[0]) == pytest.approx(min(others), rel=1e-9)
 
 
 def test_a_symmetric_workload_is_merged_symmetrically() -> None:

@@ -20,8 +20,8 @@ def lanes(chain: Chain, side: tuple[Lane, ...]) -> list[tuple[float, str]]:
 def test_the_motivating_example(planned: Callable[..., Plan]) -> None:
     plan = planned(f"{JOIN} WINDOW 60 SECONDS", f"{JOIN} AND A.v > 30 WINDOW 3600 SECONDS", slicing="memory")
     (chain,) = plan.chains
-    assert lanes(chain, chain.left_state.waiting) == [(3600, "A.v > 30"), (60, "")]
-    assert lanes(chain, chain.right_state.waiting) == [(3600, "")]
+    assert lanes(chain, chain.left_state.kept) == [(3600, "A.v > 30"), (60, "")]
+    assert lanes(chain, chain.right_state.kept) == [(3600, "")]
     assert lanes(chain, chain.right_state.probing) == [(3600, "A.v > 30"), (60, "")]
 
 
@@ -33,7 +33,7 @@ def test_a_condition_that_says_no_more_than_one_before_it_is_left_out(planned: C
         slicing="memory",
     )
     (chain,) = plan.chains
-    assert lanes(chain, chain.left_state.waiting) == [(20, "A.v > 30"), (5, "A.j = 'x'")]
+    assert lanes(chain, chain.left_state.kept) == [(20, "A.v > 30"), (5, "A.j = 'x'")]
     assert [chain.sql(predicate) for predicate in chain.predicates("left")] == ["A.j = 'x'", "A.v > 30"]
 
 
@@ -50,14 +50,22 @@ def test_the_same_predicate_written_differently_is_one(planned: Callable[..., Pl
 def test_each_direction_has_its_own_reach(planned: Callable[..., Plan]) -> None:
     one_way = f"{JOIN} AND A.v > 1 AND B.Ts BETWEEN A.Ts AND A.Ts + INTERVAL '5' SECOND"
     (chain,) = planned(one_way, slicing="memory").chains
-    assert lanes(chain, chain.left_state.waiting) == [(pytest.approx(5, abs=1e-5), "A.v > 1")]
+    assert lanes(chain, chain.left_state.kept) == [(pytest.approx(5, abs=1e-5), "A.v > 1")]
     assert chain.right_state.waiting == ()
+    assert lanes(chain, chain.right_state.kept) == [(pytest.approx(0, abs=1e-5), "")], "for rows out of order only"
 
 
-def test_merging_keeps_tuples_to_the_end_of_their_slice(planned: Callable[..., Plan]) -> None:
+def test_tuples_that_meet_only_much_earlier_ones_need_not_wait_for_the_watermark(planned: Callable[..., Plan]) -> None:
+    ago = f"{JOIN} AND B.Ts BETWEEN A.Ts + INTERVAL '20' SECOND AND A.Ts + INTERVAL '30' SECOND"
+    (chain,) = planned(ago).chains
+    assert lanes(chain, chain.left_state.kept) == [(pytest.approx(30, abs=1e-5), "")]
+    assert lanes(chain, chain.right_state.kept) == [(pytest.approx(-20, abs=1e-5), "")]
+
+
+def test_lanes_end_where_queries_do_however_slices_are_merged(planned: Callable[..., Plan]) -> None:
     selects = f"{JOIN} WINDOW 9 SECONDS", f"{JOIN} AND A.v > 30 WINDOW 10 SECONDS"
     (apart,) = planned(*selects, slicing="memory").chains
     (merged,) = planned(*selects, costs=paper(1e6)).chains
-    assert len(merged.slices) == 1
-    assert lanes(apart, apart.left_state.waiting) == [(10, "A.v > 30"), (9, "")]
-    assert lanes(merged, merged.left_state.waiting) == [(10, "")]
+    assert (len(apart.slices), len(merged.slices)) == (3, 1)
+    for chain in (apart, merged):
+        assert lanes(chain, chain.left_state.kept) == [(10, "A.v > 30"), (9, "")]

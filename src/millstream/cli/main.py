@@ -66,7 +66,7 @@ def prepare() -> None:
 @main.command()
 def calibrate() -> None:
     """Measure what the engine's steps cost on this machine and keep it for `explain` and `run`."""
-    from millstream.engine.calibrate import measure
+    from millstream.lab.calibrate import measure
 
     measured = measure()
     for name, nanoseconds in asdict(measured).items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from millstream.engine.arrow import Bools, Ints
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry, SegmentEntry, WaitingUnit
 from millstream.engine.compaction import SMALL, SPANS, run_to_merge
 from millstream.engine.guards import find_guards
-from millstream.engine.intake import Intake, depths, equal_columns
+from millstream.engine.intake import Intake, equal_columns
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, building, wide_columns
 from millstream.engine.probe import CHUNK, Matches, differences, matches, ranges
 from millstream.engine.release import Bounds, sequenced
@@ -26,11 +25,11 @@ from millstream.engine.slice_paths import SlicePaths, ages
 from millstream.engine.stacked import Met, Stacked
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Ledger, Unit, fused
+from millstream.engine.units import Ledger, Unit
 from millstream.engine.work import Policy
 from millstream.model.functions import Function
-from millstream.model.interval import Interval, joined
-from millstream.plan.nodes import LEFT, RIGHT, Chain
+from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
 Deliver = Callable[[list[str], Pairs, pa.RecordBatch, Unit], None]
 """Takes rows with the names of all queries they are for."""
@@ -85,21 +84,16 @@ class ChainRun:
         with building(self._members):
             self._guards = find_guards(chain.members, self._functions)
             self._intake = {side: self._intake_of(side) for side in (LEFT, RIGHT)}
-        self._lanes = {side: depths(chain, side) for side in (LEFT, RIGHT)}
         self._equal = {side: equal_columns(chain, side) for side in (LEFT, RIGHT)}
         self._wide_keys = wide_columns(expr for key in chain.keys for expr in (key.left, key.right))
         self._slices = [
-            (piece.interval, min(self._members[name].since for name in piece.queries))
-            for piece in chain.slices
-            if piece.queries
+            (piece.interval, min(self._members[name].since for name in piece.queries)) for piece in chain.slices
         ]
-        self._wide = _joined(self._slices)
-        self._users: dict[Interval, tuple[str, ...]] = {}
-        self._layouts: dict[tuple[int, int], Layout] = {}
+        self._slice_of: dict[Interval, Slice] = {piece.interval: piece for piece in chain.slices}
+        self._layouts: dict[tuple[Interval, int, int], Layout] = {}
         self._youngest = max((member.since for member in self._members.values()), default=0)
-        self._ends = sorted({end for member in chain.members for end in (member.interval.lo, member.interval.hi)})
-        # Where no cut lies inside the window there is nothing to route.
-        self._spans = SPANS if len(self._ends) > 2 else 1
+        # Where nothing is routed a shorter segment has nothing to gain.
+        self._spans = SPANS if any(piece.cuts for piece in chain.slices) else 1
         self.ledger.rewrite(lambda unit: self._cut(unit.probe, unit.state, unit.interval))
 
     def _intake_of(self, side: str) -> Intake:
@@ -161,7 +155,7 @@ class ChainRun:
     def _take_in(self, side: str, rows: pa.RecordBatch | None) -> list[Segment]:
         if rows is None or not rows.num_rows:
             return []
-        made = self._intake[side].segments(rows, self.batch, self._lanes[side], self._next_number)
+        made = self._intake[side].segments(rows, self.batch, self.chain.lanes(side), self._next_number)
         self.statistics.arrived(side, made)
         self._taken += sum(map(len, made))
         return made
@@ -177,11 +171,14 @@ class ChainRun:
 
     def run_all(self, deliver: Deliver) -> None:
         """Does everything that waits or has just arrived."""
-        for _, units in groupby(fused(self.ledger.take_all()), key=lambda unit: unit.probe.number):
-            self.execute(list(units), deliver)
+        tasks = list(self.ledger.tasks())
+        self.ledger.take_all()
+        for task in tasks:
+            self.execute(list(task.units()), deliver)
         for side in (LEFT, RIGHT):
             for probe, states in self._meet(side):
-                self.execute(list(self._units(probe, states, self._wide)), deliver)
+                for piece in self._slices:
+                    self.execute(list(self._units(probe, states, [piece])), deliver)
             if side == LEFT:
                 self._tidy(LEFT, set())  # so right ones meet fewer segments
 
@@ -243,7 +240,7 @@ class ChainRun:
             tasks = [(task.interval, task.first, task.probe.batch) for task in self.ledger.tasks()]
         for interval, first, batch in tasks:
             near = ages(interval)[0]
-            for name in self._queries_of(interval):
+            for name in self._piece(interval).queries:
                 if self._members[name].since <= batch:
                     fresh[name] = min(fresh[name], (first, batch, near))
                     held[name] = min(held[name], (first, batch, near if policy.releases_early else 0))
@@ -253,10 +250,8 @@ class ChainRun:
         """For each state one unit per slice in which there can be pairs for a query that may see them."""
         seen = [interval for interval, since in slices if since <= probe.batch]
         for state in states:
-            least, greatest = differences(probe, state)
-            left, right = (probe, state) if probe.side == LEFT else (state, probe)
-            low, high = max(least, 1 - right.reach), min(greatest + 1, left.reach)
-            for interval in seen:
+            low, high = _needed(probe, state)
+            for interval in seen if low < high else ():
                 if interval.lo < high and low < interval.hi:
                     yield Unit(probe, state, interval)
 
@@ -268,7 +263,7 @@ class ChainRun:
                 yield Unit(probe, state, Interval(lo, hi))
 
     def execute(self, units: list[Unit], deliver: Deliver) -> None:
-        """Does units of one probing segment."""
+        """Does units of one probing segment in one slice."""
         if units and len(units[0].probe) < SMALL and self._execute_together(units, deliver):
             return
         for unit in units:
@@ -286,7 +281,7 @@ class ChainRun:
         found, took = [], []
         for unit in units:
             began = time.perf_counter_ns()
-            found.append(ranges(unit.probe, unit.state, unit.interval))
+            found.append(ranges(unit.probe, unit.state, _within(unit)))
             took.append(time.perf_counter_ns() - began)
         met = Met([unit.state for unit in units], found)
         states = met.stacked(self._chunk)
@@ -305,7 +300,7 @@ class ChainRun:
     def _met(self, unit: Unit) -> Iterator[Matches]:
         """The matches of a unit, timed."""
         began, found = time.perf_counter_ns(), 0
-        for some in matches(unit.probe, unit.state, unit.interval, self._access(unit), self._chunk):
+        for some in matches(unit.probe, unit.state, _within(unit), self._access(unit), self._chunk):
             found += len(some[0])
             yield some
         self.statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
@@ -318,23 +313,21 @@ class ChainRun:
         return self._truly_equal(met)
 
     def _server(self, units: Sequence[Unit], enough: int = 0) -> Server:
-        """For the queries that get pairs of these units, all of one probing segment."""
-        reaches = [(*differences(unit.probe, unit.state), unit.interval) for unit in units]
-        within = Interval(
-            min(max(interval.lo, least) for least, _, interval in reaches),
-            max(min(interval.hi, greatest + 1) for _, greatest, interval in reaches),
-        )
-        return Server(self._layout(within, units[0].probe.batch), within, self._conditions, enough)
+        """For the queries that get pairs of these units, all of one probing segment and one slice."""
+        looked_at = [_within(unit) for unit in units]
+        within = Interval(min(one.lo for one in looked_at), max(one.hi for one in looked_at))
+        piece = self._piece(units[0].interval)
+        return Server(self._layout(piece, within, units[0].probe.batch), within, self._conditions, enough)
 
-    def _layout(self, within: Interval, batch: int) -> Layout:
-        """The same for all pairs between the same cuts, once every query may see them."""
-        first, last = bisect_right(self._ends, within.lo), bisect_left(self._ends, within.hi)
-        known = self._layouts.get((first, last)) if batch >= self._youngest else None
+    def _layout(self, piece: Slice, within: Interval, batch: int) -> Layout:
+        """The same for all pairs of a slice between the same cuts, once every query may see them."""
+        place = piece.interval, bisect_right(piece.cuts, within.lo), bisect_left(piece.cuts, within.hi)
+        known = self._layouts.get(place) if batch >= self._youngest else None
         if known is None:
-            members = [member for member in self._members.values() if member.since <= batch]
-            known = Layout(within, self._ends[first:last], members, self._guards)
+            members = [self._members[name] for name in piece.queries if self._members[name].since <= batch]
+            known = Layout(within, piece.cuts[place[1] : place[2]], members, self._guards)
             if batch >= self._youngest:
-                self._layouts[first, last] = known
+                self._layouts[place] = known
         return known
 
     def _give_out(self, found: Iterable[Served], unit: Unit, deliver: Deliver) -> None:
@@ -342,12 +335,12 @@ class ChainRun:
             self.statistics.served(queries, rows.num_rows, self.batch)
             deliver(queries, own, rows, unit)
 
-    def _queries_of(self, interval: Interval) -> tuple[str, ...]:
-        """The queries that use the slice in which the interval lies."""
-        known = self._users.get(interval)
+    def _piece(self, interval: Interval) -> Slice:
+        """The slice in which the interval of a unit lies."""
+        known = self._slice_of.get(interval)
         if known is None:
-            known = next(piece.queries for piece in self.chain.slices if piece.interval.covers(interval))
-            self._users[interval] = known
+            known = next(piece for piece in self.chain.slices if piece.interval.covers(interval))
+            self._slice_of[interval] = known
         return known
 
     def _truly_equal(self, pairs: Pairs) -> Pairs:
@@ -383,7 +376,16 @@ class ChainRun:
         return self._number
 
 
-def _joined(slices: Sequence[_Since]) -> list[_Since]:
-    """Neighbouring slices as one, for work that is not put off."""
-    batches = {since for _, since in slices}
-    return [(hull, batch) for batch in batches for hull in joined(i for i, since in slices if since == batch)]
+def _needed(probe: Segment, state: Segment) -> tuple[int, int]:
+    """From which time difference up to which these two can have pairs that somebody needs; none where the first is not
+    below the second.
+    """
+    least, greatest = differences(probe, state)
+    left, right = (probe, state) if probe.side == LEFT else (state, probe)
+    return max(least, 1 - right.reach), min(greatest + 1, left.reach)
+
+
+def _within(unit: Unit) -> Interval:
+    """The part of a unit's interval in which there can be pairs that somebody needs."""
+    low, high = _needed(unit.probe, unit.state)
+    return Interval(max(unit.interval.lo, low), min(unit.interval.hi, high))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,44 +12,15 @@ from millstream.engine.arrow import Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_expr
 from millstream.engine.keys import codes, is_exact
 from millstream.engine.pairs import Conditions, Pairs, Place, blaming
-from millstream.engine.segment import Condition, Segment, build
+from millstream.engine.segment import Segment, build
 from millstream.model.expr import Column
 from millstream.model.functions import Function
-from millstream.plan.nodes import LEFT, Chain
+from millstream.plan.nodes import LEFT, Chain, Lane
 
 CODE = "\x01code"
 """Hidden column: a row's key code where whoever routed the row has computed it already. No declared column can have a
 control character in its name.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """Rows that pass the condition are needed until the watermark passes their time plus `reach`."""
-
-    reach: int
-    condition: Condition
-
-
-def depths(chain: Chain, side: str) -> tuple[Depth, ...]:
-    """From the farthest reach to the nearest; the first whose condition a row passes is its depth."""
-    farthest: dict[Condition, int] = {}
-    for member in chain.members:
-        condition = member.left if side == LEFT else member.right
-        reach = max(_reach(chain, side, member.interval.lo, member.interval.hi), farthest.get(condition, -(2**62)))
-        farthest[condition] = reach
-    kept: list[Depth] = []
-    for condition, reach in sorted(farthest.items(), key=lambda item: (-item[1], len(item[0]), repr(item[0]))):
-        if not any(other.condition <= condition for other in kept):
-            kept.append(Depth(reach, condition))
-    return tuple(kept)
-
-
-def _reach(chain: Chain, side: str, lo: int, hi: int) -> int:
-    """The end of the slice the query ends in: a tuple stays as long as its last slice."""
-    if side == LEFT:
-        return min(piece.interval.hi for piece in chain.slices if piece.interval.hi >= hi)
-    return 1 - max(piece.interval.lo for piece in chain.slices if piece.interval.lo <= lo)
 
 
 def equal_columns(chain: Chain, probing: str) -> dict[Place, Place]:
@@ -90,7 +60,7 @@ class Intake:
             return [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, self._keys, strict=True)]
 
     def segments(
-        self, rows: pa.RecordBatch, batch: int, lanes: tuple[Depth, ...], number: Callable[[], int]
+        self, rows: pa.RecordBatch, batch: int, lanes: tuple[Lane, ...], number: Callable[[], int]
     ) -> list[Segment]:
         """Rows in time to segments, one per lane that has any. Rows with a null key match nothing and are left out."""
         keys = self.keys(rows)
@@ -113,10 +83,10 @@ class Intake:
             found.append(build(number(), self._side, batch, lane.reach, some, self._time, own))
         return found
 
-    def _laid_out(self, rows: pa.RecordBatch, lanes: tuple[Depth, ...]) -> list[tuple[Depth, Ints | None]]:
+    def _laid_out(self, rows: pa.RecordBatch, lanes: tuple[Lane, ...]) -> list[tuple[Lane, Ints | None]]:
         if len(lanes) == 1 and not lanes[0].condition:
             return [(lanes[0], None)]
-        found: list[tuple[Depth, Ints | None]] = []
+        found: list[tuple[Lane, Ints | None]] = []
         left_over = np.ones(rows.num_rows, dtype=np.bool_)
         for lane in lanes:
             passed = self._conditions.on(rows, lane.condition) & left_over

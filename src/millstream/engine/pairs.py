@@ -146,7 +146,9 @@ def _column(expr: Expr, functions: Mapping[str, Function]) -> Callable[[Pairs], 
 
 
 class Conditions:
-    """Selections compiled once, evaluated once per segment. `owners` names the queries that ask for a selection."""
+    """Selections compiled once, evaluated for all queries at once: when rows arrive, to tell their lanes, and when a
+    segment is first joined, which it also is after a merge. `owners` names the queries that ask for a selection.
+    """
 
     def __init__(self, functions: Mapping[str, Function], owners: Callable[[Condition], Iterable[str]]) -> None:
         self._functions = functions

@@ -59,10 +59,11 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Rows and index."""
+        """Rows, index, and which rows pass selections."""
         heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
         codes = 0 if self._codes is None else self._codes.nbytes
-        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes)
+        masks = sum(mask.nbytes for mask in self._passed.values())
+        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes + masks)
 
     @cached_property
     def bulk(self) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import ages
-from millstream.model.interval import Interval, joined
+from millstream.model.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +212,3 @@ class Ledger:
         if not walk.tasks:
             del self._walks[walk.probe.number]
             self._bytes -= walk.nbytes
-
-
-def fused(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Neighbouring intervals of the same two segments as one unit.
-
-    Starting a unit costs more than telling its pairs apart afterwards; only a run that does all its work anyway may
-    fuse, because a fused unit can no longer be put off in part.
-    """
-    met: dict[tuple[int, int], list[Unit]] = {}
-    for unit in units:
-        met.setdefault((unit.probe.number, unit.state.number), []).append(unit)
-    for _, some in sorted(met.items()):
-        for interval in joined(unit.interval for unit in some):
-            yield Unit(some[0].probe, some[0].state, interval)

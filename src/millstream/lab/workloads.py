@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
 
 TABLE_4: Mapping[str, tuple[float, ...]] = {
     "Uniform": (2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25, 27.5, 30),
@@ -21,3 +24,17 @@ def window_script(windows: Sequence[float], *, rate: float = 80, keys: int = 40)
         for number, seconds in enumerate(windows, start=1)
     ]
     return "\n".join([*streams, *queries, ""])
+
+
+def window_rows(rate: float, keys: int, seconds: float, batches: int, seed: int = 1) -> Iterator[dict[str, pa.Table]]:
+    """Rows for the streams of `window_script`, in batches of equal length: uniform keys, Poisson arrivals."""
+    rng = np.random.default_rng(seed)
+    for number in range(batches):
+        start, stop = (int(seconds * 1e6 * step / batches) for step in (number, number + 1))
+        yield {name: _rows(rng, rng.poisson(rate * (stop - start) / 1e6), keys, start, stop) for name in ("A", "B")}
+
+
+def _rows(rng: np.random.Generator, count: int, keys: int, start: int, stop: int) -> pa.Table:
+    times = pa.array(np.sort(rng.integers(start, stop, count))).view(pa.timestamp("us", "UTC"))
+    ids = pa.array(rng.integers(0, keys, count).astype(np.int32))
+    return pa.table({"Id": ids, "Value": rng.random(count), "Ts": times})

@@ -88,7 +88,11 @@ POLICY_NAMES = (
 )
 
 SETTINGS = (
-    Setting("slicing", ("cpu", "memory"), "Merge slices for the least CPU time, or keep them all for the least state."),
+    Setting(
+        "slicing",
+        ("cpu", "memory"),
+        "Slice for the least CPU time, or with a budget for the least mean slowdown; or at every end of a window.",
+    ),
     Setting("costs", ("calibrated", "paper"), "Weigh plans in nanoseconds, or in comparisons as state-slice counts."),
     Setting(
         "system_overhead", (), "C_sys of state-slice 5.2: comparisons per tuple and slice. Used by costs = 'paper'."

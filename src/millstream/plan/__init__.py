@@ -1,4 +1,4 @@
-"""Model to shared plan: signatures, slices, selections, merging, access paths; also costs, migration and explain.
+"""Model to shared plan: signatures, slices, access paths, selections, merging; also costs, migration and explain.
 
 The order of the passes is the tuple below; each pass is the file of its name. This room knows `errors` and `model`
 and computes with NumPy; it does not know SQL text, and nothing in it runs a query.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from millstream.model.script import Script
 from millstream.plan.bind import bind
+from millstream.plan.check_plan import check_plan
 from millstream.plan.choose_access import choose_access
 from millstream.plan.costs import Calibration, Costs, calibrated, paper
 from millstream.plan.cut_slices import cut_slices
@@ -25,9 +26,10 @@ PASSES: tuple[Callable[[Plan], Plan], ...] = (
     bind,
     group_by_signature,
     cut_slices,
+    choose_access,
     push_selections,
     merge_slices,
-    choose_access,
+    check_plan,
 )
 
 

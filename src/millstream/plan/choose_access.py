@@ -1,4 +1,4 @@
-"""Pass 6: index or scan for the state of each stream, by window-cost equation 8."""
+"""Pass 4: index or scan for the state of each stream, by window-cost equation 8."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from millstream.plan.window_cost import cheaper_access
 
 
 def choose_access(plan: Plan) -> Plan:
-    return replace(plan, chains=tuple(replace(chain, access=access_for(plan, chain)) for chain in plan.chains))
+    return replace(plan, chains=tuple(replace(chain, access=_access(plan, chain)) for chain in plan.chains))
 
 
-def access_for(plan: Plan, chain: Chain) -> Access:
-    """Depends on rates and keys alone, not on how slices are merged, so the merge pass can ask for it too.
-
-    Without an equality there is no key to look up: every tuple in the window is compared.
-    """
+def _access(plan: Plan, chain: Chain) -> Access:
+    """By rates and keys alone. Without an equality there is no key to look up: all rows in the window are compared."""
     if not chain.keys:
         return Access("scan", "scan")
     left, right = chain.streams

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from millstream.model.duration import SECOND
 from millstream.model.interval import Interval
-from millstream.plan.costs import Part, Work
+from millstream.plan.costs import Part, StepCounts
 from millstream.plan.cut_slices import endpoints, slices_at
-from millstream.plan.estimate import Estimate, estimate, flows, part_of, selection_work, span_of, stacked
+from millstream.plan.estimate import Estimate, Flow, estimate, flows, lag, part_of, selection_work, span_of, stacked
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Condition, Plan
 from millstream.plan.push_selections import push
 
@@ -41,9 +41,9 @@ def compare(plan: Plan, chain: Chain) -> Comparison:
 
 def _unshared(plan: Plan, chain: Chain) -> Estimate:
     """Every query has its own join behind its own selections."""
-    left_rows, right_rows, work = 0.0, 0.0, Work()
+    left_rows, right_rows, work = 0.0, 0.0, StepCounts()
     for member in chain.members:
-        alone = Chain((member,))
+        alone = replace(chain, members=(member,))
         one = estimate(plan, push(replace(alone, slices=slices_at(alone, endpoints(alone)))))
         left_rows, right_rows, work = left_rows + one.left_rows, right_rows + one.right_rows, work + one.work
     return Estimate(left_rows, right_rows, work, float(plan.costs.price(work)))
@@ -52,16 +52,16 @@ def _unshared(plan: Plan, chain: Chain) -> Estimate:
 def _pull_up(plan: Plan, chain: Chain) -> Estimate:
     """Equation 1: one join of the widest window, then a router, then each selection on the pairs of its queries."""
     intervals = [member.interval for member in chain.members]
-    work, rows = Work(), []
+    work, rows = StepCounts(), []
     for flow, side in zip(flows(plan, _without_selections(chain)), (LEFT, RIGHT), strict=True):
-        part = _joined(intervals, side)
+        part = _joined(intervals, side, flow)
         work = work + flow.fixed_work(unions=0) + flow.slice_work(part, plan.costs)
-        rows.append(flow.state_rate * part.end / SECOND)
+        rows.append(flow.state_rate * (part.end + lag(chain)) / SECOND)
     asked: dict[Condition, list[Interval]] = {}
     for member in chain.members:
         for condition in filter(None, (member.left, member.right)):
             asked.setdefault(condition, []).append(member.interval)
-    work = work + Work(filtered=sum(_pairs(plan, chain, _hull(windows)) for windows in asked.values()))
+    work = work + StepCounts(filtered=sum(_pairs(plan, chain, _hull(windows)) for windows in asked.values()))
     return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
 
@@ -77,16 +77,16 @@ def _push_down(plan: Plan, chain: Chain) -> Estimate:
     lefts, rights = (grid.ravel() for grid in np.meshgrid(*parts, indexing="ij"))
     ranks = np.minimum(lefts, rights)
     told_apart = _told_apart(chain, LEFT, lefts, ranks) + _told_apart(chain, RIGHT, rights, ranks)
-    work, rows = Work(), []
+    work, rows = StepCounts(), []
     for flow, side in zip(flows(plan, _without_selections(chain)), (LEFT, RIGHT), strict=True):
         waiting, probing = (shares[LEFT][lefts], shares[RIGHT][rights])[:: 1 if side == LEFT else -1]
-        split = replace(flow, state_rate=flow.state_rate * waiting, probe_rate=flow.probe_rate * probing)
-        by_rank = {rank: _joined([m.interval for m in members[: rank + 1]], side) for rank in set(ranks.tolist())}
+        split = flow.split(waiting, probing)
+        by_rank = {rank: _joined([m.interval for m in members[: rank + 1]], side, flow) for rank in set(ranks.tolist())}
         part = stacked([by_rank[rank] for rank in ranks.tolist()])
         joins = split.slice_work(part, plan.costs)
         work = work + split.fixed_work(unions=0) + replace(joins, filtered=joins.pairs * told_apart)
-        rows.append(float(np.sum(split.state_rate * part.end)) / SECOND)
-    work = work.total() + Work(filtered=selection_work(plan, chain), merged=_unions(plan, chain, ranks))
+        rows.append(float(np.sum(split.state_rate * (part.end + lag(chain)))) / SECOND)
+    work = work.total() + StepCounts(filtered=selection_work(plan, chain), merged=_unions(plan, chain, ranks))
     return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
 
@@ -136,13 +136,13 @@ def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
     return rates * plan.statistics.join_selectivity(left, right, keyed=bool(chain.keys)) * sum(ages) / SECOND
 
 
-def _joined(intervals: Sequence[Interval], side: str) -> Part:
+def _joined(intervals: Sequence[Interval], side: str, flow: Flow) -> Part:
     """One direction of a single join of all these windows, with the ages at which windows begin or end inside."""
     present = [span for interval in intervals if (span := span_of(interval, side)) is not None]
     if not present:
-        return part_of((0, 0), [])
+        return part_of((0, 0), [], flow)
     whole = min(span[0] for span in present), max(span[1] for span in present)
-    return part_of(whole, sorted({age for span in present for age in span if whole[0] < age < whole[1]}))
+    return part_of(whole, sorted({age for span in present for age in span if whole[0] < age < whole[1]}), flow)
 
 
 def _hull(intervals: Sequence[Interval]) -> Interval:

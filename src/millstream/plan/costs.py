@@ -1,7 +1,7 @@
-"""Work is counted once and priced twice: in comparisons, as the papers do, or in nanoseconds of this engine.
+"""Steps are counted once and priced twice: in comparisons, as the papers do, or in nanoseconds of this engine.
 
-`Work` holds how often each elementary step happens per second of stream time. A `Costs` object is a price list for
-these steps together with the way pairs are routed inside a merged slice.
+`StepCounts` holds how often each elementary step happens per second of stream time. A `Costs` object is a price list
+for these steps together with the way pairs are routed inside a merged slice.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ Amount = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepCounts:
     """Elementary steps per second."""
 
     inserts: Amount = 0.0
     """rows put into state"""
-    probes: Amount = 0.0
-    """rows looked up in the other stream's index"""
     searches: Amount = 0.0
-    """rows times the slices whose boundary they search"""
+    """steps of binary searches: rows times the slices whose boundaries they search"""
     candidates: Amount = 0.0
     """probing rows times rows of indexed state: what a nested loop would compare"""
     scanned: Amount = 0.0
@@ -43,12 +41,12 @@ class Work:
     handovers: Amount = 0.0
     """rows times the operators they pass"""
 
-    def __add__(self, other: Work) -> Work:
-        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
+    def __add__(self, other: StepCounts) -> StepCounts:
+        return StepCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(StepCounts)))
 
-    def total(self) -> Work:
+    def total(self) -> StepCounts:
         """The sum over all slices or joins weighed at once."""
-        return Work(*(float(np.sum(getattr(self, f.name))) for f in fields(Work)))
+        return StepCounts(*(float(np.sum(getattr(self, f.name))) for f in fields(StepCounts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,10 @@ class Part:
     cuts: Amount
     cut_sum: Amount
     """start plus all cuts but the last, as ages"""
+    near: Amount = 0.0
+    """how much of it lies so near to a cut that pairs are routed (us)"""
+    met: Amount = 0.0
+    """how many cuts lie between the pairs of two segments"""
 
 
 def route_every(part: Part) -> Amount:
@@ -74,9 +76,17 @@ def route_first(part: Part) -> Amount:
     return np.where(part.cuts > 0, part.pairs * (part.cuts * part.end - part.cut_sum) / width, 0.0)
 
 
-def route_binary(part: Part) -> Amount:
-    """Our engine's router: one binary search over the cuts, then one step to bring pairs of a class together."""
-    return np.where(part.cuts > 0, part.pairs * (1 + np.log2(part.cuts + 1.0)), 0.0)
+@dataclass(frozen=True, slots=True)
+class RouteByClass:
+    """The engine's router: pairs of one segment with another are brought into the order of the cuts that lie between
+    them, at `per_cut` for each beside the first step. Pairs with no cut between them are not routed at all.
+    """
+
+    per_cut: float
+
+    def __call__(self, part: Part) -> Amount:
+        width = np.maximum(part.end - part.start, 1)
+        return part.pairs * (part.near / width + part.met * self.per_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,48 +95,47 @@ class Costs:
 
     name: str
     unit: str
-    prices: Work
+    prices: StepCounts
     router: Callable[[Part], Amount]
     access_ratio: float
 
-    def price(self, work: Work) -> Amount:
-        return sum(getattr(work, f.name) * getattr(self.prices, f.name) for f in fields(Work))
+    def price(self, work: StepCounts) -> Amount:
+        return sum(getattr(work, f.name) * getattr(self.prices, f.name) for f in fields(StepCounts))
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What elementary steps cost, in nanoseconds; by default the median of five `millstream calibrate` on an x86-64.
 
-    `boundary_search` includes the fixed cost of a unit, spread over the rows that probe in it.
+    `index_insert` includes merging segments, `search_step` the fixed costs of a unit, spread over the rows that probe.
     """
 
-    index_insert: float = 88.0
-    index_probe: float = 4.0
-    boundary_search: float = 69.0
-    index_access: float = 16.0
-    scan_compare: float = 3.1
-    pair_emit: float = 34.0
-    route: float = 4.4
-    filter: float = 0.13
+    index_insert: float = 115.0
+    search_step: float = 13.8
+    index_access: float = 2.95
+    scan_compare: float = 2.48
+    pair_emit: float = 4.8
+    route: float = 4.8
+    route_cut: float = 1.1
+    filter: float = 0.11
 
 
 def calibrated(calibration: Calibration | None = None) -> Costs:
     """Nanoseconds on this engine, shown as milliseconds of one core per second of stream."""
     c = calibration or Calibration()
     millisecond = 1e-6
-    prices = Work(
+    prices = StepCounts(
         inserts=c.index_insert * millisecond,
-        probes=c.index_probe * millisecond,
-        searches=c.boundary_search * millisecond,
+        searches=c.search_step * millisecond,
         scanned=c.scan_compare * millisecond,
         pairs=c.pair_emit * millisecond,
         routed=c.route * millisecond,
         filtered=c.filter * millisecond,
     )
-    return Costs("calibrated", "ms CPU/s", prices, route_binary, c.index_access / c.scan_compare)
+    return Costs("calibrated", "ms CPU/s", prices, RouteByClass(c.route_cut / c.route), c.index_access / c.scan_compare)
 
 
 def paper(c_sys: float, router: Callable[[Part], Amount] = route_every) -> Costs:
     """Comparisons per second, as state-slice counts them; window-cost measured 1.3 for the access ratio."""
-    prices = Work(candidates=1, scanned=1, purges=1, routed=1, filtered=1, merged=1, handovers=c_sys)
+    prices = StepCounts(candidates=1, scanned=1, purges=1, routed=1, filtered=1, merged=1, handovers=c_sys)
     return Costs("paper", "comparisons/s", prices, router, 1.3)

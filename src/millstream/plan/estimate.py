@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from millstream.model.duration import SECOND
 from millstream.model.interval import Interval
 from millstream.model.stream import Stream
-from millstream.plan.choose_access import access_for
-from millstream.plan.costs import Amount, Costs, Part, Work
+from millstream.plan.costs import Amount, Costs, Part, StepCounts
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Direction, Lane, Plan, Slice
 from millstream.plan.statistics import Statistics
+
+Ages = npt.NDArray[np.int64]
+_SPAN = 0.4
+"""How much of the widest window the pairs of two segments cover: large segments span a quarter of it, and a batch."""
+_STEPS = 3.0
+"""What a search for a slice's boundary costs beside the steps of its binary search, in such steps."""
 
 
 class Shares:
@@ -37,47 +43,62 @@ class Shares:
         count = np.searchsorted(self._ages, -np.asarray(age))
         return np.where(count > 1, self._conditions[count], 0)
 
-    def seconds(self, borders: Sequence[int]) -> float:
-        """How long tuples stay on average, when they leave only at one of these ages."""
-        return float(np.sum(self.at(borders[:-1]) * np.diff(borders))) / SECOND
+    def ends(self) -> list[int]:
+        """The ages above zero at which a share ends, from the nearest to the farthest."""
+        return [-age for age in self._ages[::-1].tolist() if age < 0]
+
+    def seconds(self, lag: int) -> float:
+        """How long tuples stay on average, with a watermark that lags so far behind."""
+        stays = np.maximum(lag - self._ages, 0)
+        return float(np.sum(np.diff(self._shares) * stays)) / SECOND
 
 
-@dataclass(frozen=True, slots=True)
 class Flow:
     """One direction with its rates: `probe_rate` tuples a second look into the state of the other stream."""
 
-    state_rate: Amount
-    probe_rate: Amount
-    selectivity: float
-    access: str
-    waiting: Shares
-    probing: Shares
+    def __init__(
+        self, state_rate: Amount, probe_rate: Amount, selectivity: float, access: str, waiting: Shares, probing: Shares
+    ) -> None:
+        self.state_rate, self.probe_rate, self.selectivity = state_rate, probe_rate, selectivity
+        self.access, self.waiting, self.probing = access, waiting, probing
+        ends = np.array(sorted({0, *waiting.ends(), *probing.ends()}), dtype=np.int64)
+        wanted = waiting.at(ends[:-1]) * probing.at(ends[:-1]) * np.diff(ends) / SECOND
+        self._ends, self._wanted = ends, np.concatenate(([0.0], np.cumsum(wanted)))
+        self.span = int(_SPAN * int(ends[-1]))
+        rows_per_key = state_rate * (int(ends[-1]) / SECOND) * selectivity
+        self._search_steps = _STEPS + np.log2(1 + rows_per_key)
 
-    def slice_work(self, part: Part, costs: Costs) -> Work:
-        """What one slice costs in this direction; nothing where it has no extent in it."""
+    def split(self, waiting: Amount, probing: Amount) -> Flow:
+        """The flows between parts of the two streams."""
+        rates = self.state_rate * waiting, self.probe_rate * probing
+        return Flow(*rates, self.selectivity, self.access, self.waiting, self.probing)
+
+    def slice_work(self, part: Part, costs: Costs) -> StepCounts:
+        """What one slice costs in this direction; nothing where it has no extent in it.
+
+        Tuples that nobody needs any more are not compared, however far the slice reaches.
+        """
         present = np.where(part.end > part.start, 1.0, 0.0)
         probes = self.probe_rate * self.probing.at(part.start) * present
-        state = self.state_rate * self.waiting.at(part.start) * (part.end - part.start) / SECOND
-        compared = probes * state
+        wanted = np.interp(part.end, self._ends, self._wanted) - np.interp(part.start, self._ends, self._wanted)
+        compared = self.probe_rate * self.state_rate * wanted
         pairs = compared * self.selectivity
         indexed = self.access == "index"
-        return Work(
-            searches=probes,
+        return StepCounts(
+            searches=probes * self._search_steps if indexed else 0.0,
             candidates=compared if indexed else 0.0,
             scanned=0.0 if indexed else compared,
             purges=self.probe_rate * present,
             pairs=pairs,
-            routed=costs.router(Part(part.start, part.end, pairs, part.cuts, part.cut_sum)),
+            routed=costs.router(replace(part, pairs=pairs)),
             filtered=pairs * (self.waiting.filters(part.start) + self.probing.filters(part.start)),
             handovers=self.probe_rate * present,
         )
 
-    def fixed_work(self, unions: int) -> Work:
+    def fixed_work(self, unions: int) -> StepCounts:
         """What the direction costs however it is sliced."""
-        indexed = self.access == "index"
-        return Work(
+        return StepCounts(
             inserts=self.state_rate * self.waiting.at(0),
-            probes=self.probe_rate * self.probing.at(0) if indexed else 0.0,
             merged=self.probe_rate * unions,
         )
 
@@ -85,7 +106,7 @@ class Flow:
 def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
     """The flow into the left state and the flow into the right state."""
     left, right = chain.streams
-    statistics, access = plan.statistics, access_for(plan, chain)
+    statistics = plan.statistics
 
     def flow(direction: Direction, waits: Stream, probes: Stream, path: str) -> Flow:
         return Flow(
@@ -93,10 +114,11 @@ def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
             statistics.rate(probes),
             statistics.join_selectivity(left, right, keyed=bool(chain.keys)),
             path,
-            Shares(direction.asked_of_waiting, waits, statistics),
-            Shares(direction.asked_of_probing, probes, statistics),
+            Shares(direction.waiting, waits, statistics),
+            Shares(direction.probing, probes, statistics),
         )
 
+    access = chain.access
     return flow(chain.left_state, left, right, access.left), flow(chain.right_state, right, left, access.right)
 
 
@@ -106,7 +128,7 @@ class Estimate:
 
     left_rows: float
     right_rows: float
-    work: Work
+    work: StepCounts
     cost: float
 
     @property
@@ -116,20 +138,25 @@ class Estimate:
 
 def estimate(plan: Plan, chain: Chain) -> Estimate:
     """The chain as it is sliced now."""
-    work = Work(filtered=selection_work(plan, chain))
+    work = StepCounts(filtered=selection_work(plan, chain))
     rows = []
-    for flow, side in zip(flows(plan, chain), (LEFT, RIGHT), strict=True):
-        parts = [part for piece in chain.slices if (part := _part(piece, side)) is not None]
+    for flow, side, stream in zip(flows(plan, chain), (LEFT, RIGHT), chain.streams, strict=True):
+        parts = [part for piece in chain.slices if (part := _part(piece, side, flow)) is not None]
         work = work + flow.fixed_work(_unions(chain, side))
         if parts:
             work = work + flow.slice_work(stacked(parts), plan.costs).total()
-        ages = sorted({0, *(age for part in parts for age in (part.start, part.end))})
-        rows.append(flow.state_rate * flow.waiting.seconds(ages))
+        kept = Shares(chain.lanes(side), stream, plan.statistics)
+        rows.append(flow.state_rate * kept.seconds(lag(chain)))
     return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
 
+def lag(chain: Chain) -> int:
+    """How far the watermark stays behind the newest tuples: state is kept for so much longer."""
+    return max(stream.delay for stream in chain.streams)
+
+
 def selection_work(plan: Plan, chain: Chain) -> float:
-    """Each distinct predicate is evaluated once per tuple of its stream."""
+    """Each distinct predicate is evaluated when a tuple of its stream arrives, for all queries at once."""
     left, right = (plan.statistics.rate(stream) for stream in chain.streams)
     return left * len(chain.predicates(LEFT)) + right * len(chain.predicates(RIGHT))
 
@@ -145,20 +172,51 @@ def _unions(chain: Chain, side: str) -> int:
     return sum(1 for span in spans if bisect_left(ages, span[1]) > bisect_right(ages, span[0]))
 
 
-def _part(piece: Slice, side: str) -> Part | None:
+def _part(piece: Slice, side: str, flow: Flow) -> Part | None:
     span = span_of(piece.interval, side)
     if span is None:
         return None
     ages = [cut for cut in piece.cuts if cut > 0] if side == LEFT else [1 - cut for cut in piece.cuts if cut < 0]
-    return part_of(span, sorted(ages))
+    return part_of(span, sorted(ages), flow)
 
 
-def part_of(span: tuple[int, int], cuts: Sequence[int]) -> Part:
+def part_of(span: tuple[int, int], cuts: Sequence[int], flow: Flow) -> Part:
     """One direction of a slice, from the ages it spans and the ages at which it is cut."""
-    return Part(span[0], span[1], 0.0, len(cuts), span[0] + sum(cuts[:-1]))
+    every = Borders(np.array([span[0], *cuts, span[1]], dtype=np.int64), flow.span).ending_at(len(cuts) + 1)
+    return Part(*(float(getattr(every, f.name)[0]) for f in fields(Part)))
+
+
+class Borders:
+    """Ages at which one direction may be sliced. `span` is how much of the axis the pairs of two segments cover."""
+
+    def __init__(self, ages: Ages, span: int) -> None:
+        self.ages, self._span = ages, span
+        self._sums = np.concatenate(([0], np.cumsum(ages)))
+        self._gaps = np.concatenate(([0], np.cumsum(np.minimum(np.diff(ages), span))))
+
+    def ending_at(self, node: int) -> Part:
+        """All slices that end at one of the ages, each beginning at one before it, with the other ages as cuts."""
+        ages, first = self.ages, np.arange(node)
+        start, end = ages[:node], np.full(node, ages[node])
+        inside = node - 1 - first
+        all_but_last = self._sums[node - 1] - self._sums[np.minimum(first + 1, node - 1)]
+        half = self._span // 2
+        edges = np.minimum(ages[1 : node + 1] - start, half) + min(int(ages[node] - ages[node - 1]), half)
+        near = np.where(inside > 0, self._gaps[node - 1] - self._gaps[first + 1] + edges, 0)
+        met = self._around(node, start, half) / np.maximum(end - start, 1)
+        return Part(start, end, np.zeros(node), inside, start + all_but_last, near, met)
+
+    def _around(self, node: int, start: Ages, half: int) -> Ages:
+        """For slices that begin at these ages and end at a node: what lies around each cut inside, all added up."""
+        first, end = np.arange(node) + 1, int(self.ages[node])
+        low = np.clip(np.searchsorted(self.ages, start + half), first, node)
+        high = np.clip(np.searchsorted(self.ages, end - half), first, node)
+        sums = self._sums
+        below: Ages = start * (low - first) + sums[node] - sums[low] - half * (node - low)
+        above: Ages = sums[high] - sums[first] + half * (high - first) + end * (node - high)
+        return above - below
 
 
 def stacked(parts: Sequence[Part]) -> Part:
     """Many parts as one with arrays, to be weighed at once."""
-    columns = zip(*((part.start, part.end, part.pairs, part.cuts, part.cut_sum) for part in parts), strict=True)
-    return Part(*(np.array(column) for column in columns))
+    return Part(*(np.array([getattr(part, f.name) for part in parts]) for f in fields(Part)))

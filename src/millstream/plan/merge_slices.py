@@ -1,25 +1,29 @@
-"""Pass 5: merge neighbouring slices where routing pairs is cheaper than searching boundaries (state-slice 5.2).
+"""Pass 6: merge neighbouring slices where routing pairs is cheaper than searching boundaries (state-slice 5.2).
 
 Each direction is a graph of its own: the nodes are the ages at which queries begin or end, an edge is a slice
 between two of them, its length what that slice costs. The cheapest way to merge is the shortest path, and since
 edges only lead outward one sweep finds it. All edges that end at a node are weighed at once.
+
+Where a budget may put work off, a query has its rows when all slices up to its end are done, so the cost of a slice is
+counted for every query that still waits for it, in parts of what the query would cost alone. The shortest path is then
+the chain with the least mean slowdown: small windows, which would be done soon, are not made to wait for large ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.plan.costs import Costs, Part
+from millstream.plan.costs import Costs
 from millstream.plan.cut_slices import slices_at
-from millstream.plan.estimate import Flow, flows
-from millstream.plan.nodes import Chain, Plan
-from millstream.plan.push_selections import push
+from millstream.plan.estimate import Ages, Borders, Flow, flows, part_of, span_of, stacked
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan
 
-Ages = npt.NDArray[np.int64]
+Weigh = Callable[[Ages], npt.NDArray[np.float64]]
+_LEAST = 1e-12
 
 
 def merge_slices(plan: Plan) -> Plan:
@@ -33,12 +37,29 @@ def _merge(plan: Plan, chain: Chain) -> Chain:
     into_left, into_right = flows(plan, chain)
     intervals = [piece.interval for piece in chain.slices]
     ends = {end for interval in intervals for end in (interval.lo, interval.hi)}
+    left, right = _waiting(plan, chain, LEFT, into_left), _waiting(plan, chain, RIGHT, into_right)
     kept: set[int] = set()
     for run in _runs(span for interval in intervals if (span := interval.left_span)):
-        kept.update(_shortest_path(into_left, plan.costs, run))
+        kept.update(_shortest_path(into_left, plan.costs, run, left))
     for run in _runs(span for interval in intervals if (span := interval.right_span)):
-        kept.update(1 - age for age in _shortest_path(into_right, plan.costs, run))
-    return push(replace(chain, slices=slices_at(chain, sorted(kept & ends))))
+        kept.update(1 - age for age in _shortest_path(into_right, plan.costs, run, right))
+    return replace(chain, slices=slices_at(chain, sorted(kept & ends)))
+
+
+def _waiting(plan: Plan, chain: Chain, side: str, flow: Flow) -> Weigh:
+    """How much the cost of slices that begin at these ages counts: once; or where work may be put off, for every query
+    that ends later, divided by what it would cost alone.
+    """
+    spans = sorted(
+        (span for member in chain.members if (span := span_of(member.interval, side)) is not None),
+        key=lambda span: span[1],
+    )
+    if not plan.script.settings.budget or not spans:
+        return lambda ages: np.ones(len(ages))
+    alone = plan.costs.price(flow.slice_work(stacked([part_of(span, [], flow) for span in spans]), plan.costs))
+    weights = np.concatenate(([0.0], np.cumsum(1 / np.maximum(alone, _LEAST))))
+    ends = np.array([span[1] for span in spans], dtype=np.int64)
+    return lambda ages: weights[-1] - weights[np.searchsorted(ends, ages, side="right")]
 
 
 def _runs(spans: Iterable[tuple[int, int]]) -> Iterator[Ages]:
@@ -53,16 +74,12 @@ def _runs(spans: Iterable[tuple[int, int]]) -> Iterator[Ages]:
         yield np.array(borders, dtype=np.int64)
 
 
-def _shortest_path(flow: Flow, costs: Costs, ages: Ages) -> list[int]:
-    sums = np.concatenate(([0], np.cumsum(ages)))
+def _shortest_path(flow: Flow, costs: Costs, ages: Ages, waiting: Weigh) -> list[int]:
+    borders, counted = Borders(ages, flow.span), waiting(ages)
     length = np.zeros(len(ages))
     before = np.zeros(len(ages), dtype=np.int64)
     for node in range(1, len(ages)):
-        first = np.arange(node)
-        inside = node - 1 - first
-        all_but_last = sums[node - 1] - sums[np.minimum(first + 1, node - 1)]
-        part = Part(ages[:node], np.full(node, ages[node]), 0.0, inside, ages[:node] + all_but_last)
-        through = length[:node] + costs.price(flow.slice_work(part, costs))
+        through = length[:node] + costs.price(flow.slice_work(borders.ending_at(node), costs)) * counted[:node]
         before[node] = np.argmin(through)
         length[node] = through[before[node]]
     path = [len(ages) - 1]

@@ -60,7 +60,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tuples that pass `condition` are needed up to this age (microseconds)."""
+    """Tuples that pass `condition` are needed until the watermark passes their time plus `reach` (microseconds).
+
+    A reach of zero or less is that of a stream whose tuples only meet earlier ones: they wait for those that arrive out
+    of order, and for nothing else.
+    """
 
     reach: int
     condition: Condition
@@ -70,20 +74,22 @@ class Lane:
 class Direction:
     """One of the two joins a window join is made of: one stream waits as state, the other probes it.
 
-    Lanes run from the farthest reach to the nearest; a tuple's depth is the first lane whose condition it passes.
-    `waiting` and `probing` reach to the end of a slice and leave out what cannot change a depth; `asked_of_...` is
-    what the queries ask for, every condition with the age at which its last query ends.
+    `kept` are the lanes of the waiting stream, from the farthest reach to the nearest: a tuple goes into the first
+    whose condition it passes, and is not kept where it passes none. `waiting` and `probing` are what queries ask of
+    the two streams at ages above zero: every condition with the age at which its last query ends, farthest first.
     """
 
+    kept: tuple[Lane, ...] = ()
     waiting: tuple[Lane, ...] = ()
     probing: tuple[Lane, ...] = ()
-    asked_of_waiting: tuple[Lane, ...] = ()
-    asked_of_probing: tuple[Lane, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An interval of the axis and the queries it serves; pairs are routed at `cuts` where queries end inside it."""
+    """An interval of the axis that is joined in one go, and the queries it serves.
+
+    Its pairs are routed at `cuts`, where queries begin or end inside it.
+    """
 
     interval: Interval
     queries: tuple[str, ...]
@@ -130,6 +136,10 @@ class Chain:
         left, right = (stream.name for stream in self.streams)
         return (left, right) if left != right else (f"{left}#1", f"{right}#2")
 
+    def lanes(self, side: str) -> tuple[Lane, ...]:
+        """What is kept of a side's tuples, and how long."""
+        return (self.left_state if side == LEFT else self.right_state).kept
+
     def sql(self, expr: Expr) -> str:
         """An expression over the two sides as a user reads it."""
         return text(expr, lambda column: f"{self.names[column.source]}.{column.name}")
@@ -139,7 +149,7 @@ class Chain:
         return [f"{self.sql(key.left)} = {self.sql(key.right)}" for key in self.keys]
 
     def predicates(self, side: str) -> tuple[Expr, ...]:
-        """The distinct predicates on one stream, each evaluated once per tuple."""
+        """The distinct predicates on one stream, each evaluated for all queries at once."""
         conditions = [member.left if side == LEFT else member.right for member in self.members]
         return tuple(sorted(frozenset[Expr]().union(*conditions), key=_plain))
 

@@ -1,13 +1,13 @@
-"""Pass 4: selections go into the chain (state-slice section 6).
+"""Pass 5: selections go into the state (state-slice section 6).
 
 A tuple is needed up to the farthest age that any query whose selection it passes still asks for. The conditions,
-from the farthest reach down, are the disjunctions of the paper: the first one a tuple passes is its depth, and a
-condition that says no more than one before it is left out, so nothing is evaluated twice.
+from the farthest reach down, are the disjunctions of the paper: the first one a tuple passes is its lane, and a
+condition that says no more than one before it is left out. Lanes end where queries do, however slices are merged, so
+state is that of the paper's memory-optimal chain under every slicing.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -20,38 +20,39 @@ def push_selections(plan: Plan) -> Plan:
 
 
 def push(chain: Chain) -> Chain:
-    """The chain with the lanes of both directions. A tuple stays to the end of the last slice it is needed in."""
+    """The chain with the lanes of both directions."""
+    left = [(member.interval.hi, member.left) for member in chain.members]
+    right = [(1 - member.interval.lo, member.right) for member in chain.members]
     return replace(
         chain,
-        left_state=_direction(chain, lambda interval: interval.left_span, left_waits=True),
-        right_state=_direction(chain, lambda interval: interval.right_span, left_waits=False),
+        left_state=Direction(_kept(left), *_asked(chain, lambda interval: interval.left_span)),
+        right_state=Direction(_kept(right), *reversed(_asked(chain, lambda interval: interval.right_span))),
     )
 
 
-def _direction(chain: Chain, span: Callable[[Interval], tuple[int, int] | None], *, left_waits: bool) -> Direction:
-    ends = sorted(found[1] for piece in chain.slices if (found := span(piece.interval)) is not None)
+def _asked(
+    chain: Chain, span: Callable[[Interval], tuple[int, int] | None]
+) -> tuple[tuple[Lane, ...], tuple[Lane, ...]]:
+    """What one direction's queries ask of the left and of the right stream."""
     reaches = [(found[1], member) for member in chain.members if (found := span(member.interval)) is not None]
     left = _farthest((reach, member.left) for reach, member in reaches)
     right = _farthest((reach, member.right) for reach, member in reaches)
-    waiting, probing = (left, right) if left_waits else (right, left)
-    return Direction(_in_slices(waiting, ends), _in_slices(probing, ends), waiting, probing)
+    return left, right
 
 
 def _farthest(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
     """Every distinct condition with its farthest reach, farthest first, weaker conditions before stronger."""
     farthest: dict[Condition, int] = {}
     for reach, condition in pairs:
-        farthest[condition] = max(reach, farthest.get(condition, 0))
+        farthest[condition] = max(reach, farthest.get(condition, reach))
     lanes = [Lane(reach, condition) for condition, reach in farthest.items()]
     return tuple(sorted(lanes, key=lambda lane: (-lane.reach, len(lane.condition), sorted(map(repr, lane.condition)))))
 
 
-def _in_slices(lanes: tuple[Lane, ...], ends: list[int]) -> tuple[Lane, ...]:
-    """Lanes that end where slices do, without those that say no more than one before them."""
+def _kept(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
+    """The lanes, without those that say no more than one before them."""
     kept: list[Lane] = []
-    for lane in _farthest((ends[bisect_left(ends, lane.reach)], lane.condition) for lane in lanes):
+    for lane in _farthest(pairs):
         if not any(other.condition <= lane.condition for other in kept):
             kept.append(lane)
-            if not lane.condition:
-                break
     return tuple(kept)

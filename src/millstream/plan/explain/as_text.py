@@ -10,7 +10,7 @@ from millstream.model.interval import cut_text
 from millstream.model.stream import Stream
 from millstream.plan.compare import compare
 from millstream.plan.estimate import estimate
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Direction, Plan, Slice
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Direction, Lane, Plan, Slice
 
 _BAR = 20
 _SHOWN = 20
@@ -46,7 +46,7 @@ def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
     times = chain.streams[0].time, chain.streams[1].time
     yield f"Chain {number}: {' and '.join(chain.key_texts()) or f'{left} and {right}, no equality'}"
     counts = f"{_counted(len(chain.members), 'query', 'queries')} in {_counted(len(chain.slices), 'slice', 'slices')}"
-    yield f"  {counts} of d = {right}.{times[1]} - {left}.{times[0]}"
+    yield f"  {counts} of d = {right}.{times[1]} - {left}.{times[0]}{_why(plan, chain)}"
     yield ""
     yield from _ruler(chain)
     yield ""
@@ -56,6 +56,18 @@ def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
     yield from _state(plan, chain)
     yield ""
     yield from _comparison(plan, chain)
+
+
+def _why(plan: Plan, chain: Chain) -> str:
+    """What the slices are for, where there is more than one way to cut them."""
+    settings = plan.script.settings
+    if len({end for member in chain.members for end in (member.interval.lo, member.interval.hi)}) <= 2:
+        return ""
+    if settings.slicing == "memory":
+        return ", one for each end of a window"
+    if settings.budget:
+        return ",\n  cut for the least mean slowdown: a budget may put work off"
+    return ",\n  cut for the least CPU time: without a budget no work is put off"
 
 
 def _ruler(chain: Chain) -> Iterator[str]:
@@ -101,24 +113,29 @@ def _selections(chain: Chain) -> Iterator[str]:
     """Which tuples are kept how long; the first line that fits a tuple holds for it."""
     if not chain.predicates(LEFT) and not chain.predicates(RIGHT):
         return
-    yield "  Selections, evaluated once per tuple"
+    yield "  Selections, each evaluated for all queries at once"
     left, right = chain.names
     for name, direction in ((left, chain.left_state), (right, chain.right_state)):
         yield from _lanes(chain, name, direction)
 
 
 def _lanes(chain: Chain, name: str, direction: Direction) -> Iterator[str]:
-    for lane in direction.waiting[:_SHOWN]:
+    for lane in direction.kept[:_SHOWN]:
         passed = " AND ".join(sorted(chain.sql(predicate) for predicate in lane.condition))
-        alone = len(direction.waiting) == 1
+        alone = len(direction.kept) == 1
         who = f"where {passed}" if passed else "all" if alone else "all others"
-        yield f"    {name}: {who}, kept for {cut_text(lane.reach).lstrip('+')}"
-    if len(direction.waiting) > _SHOWN:
-        yield f"    {name}: and {len(direction.waiting) - _SHOWN} more"
-    if direction.waiting and direction.waiting[-1].condition:
+        yield f"    {name}: {who}, {_how_long(lane)}"
+    if len(direction.kept) > _SHOWN:
+        yield f"    {name}: and {len(direction.kept) - _SHOWN} more"
+    if direction.kept and direction.kept[-1].condition:
         yield f"    {name}: all others, not kept"
-    if not direction.waiting:
-        yield f"    {name}: not kept, only probes"
+
+
+def _how_long(lane: Lane) -> str:
+    """Beside what the watermark lags behind, for which everything is kept."""
+    if lane.reach <= 1:
+        return "kept until the watermark has passed it"
+    return f"kept for {cut_text(lane.reach).lstrip('+')}"
 
 
 def _state(plan: Plan, chain: Chain) -> Iterator[str]:

@@ -1,0 +1,135 @@
+"""What the engine's steps cost on this machine.
+
+The engine runs plans that differ in how many windows they have and how these are sliced. The prices are those that,
+with the planner's own counts of steps, come nearest to the CPU times of these runs: its estimates are in the time of
+the code that runs. What a scan costs is measured by itself, since a plan with a scan is too slow to be run for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.compile import compile_script
+from millstream.engine.engine import Engine
+from millstream.engine.keys import codes
+from millstream.engine.probe import matches
+from millstream.engine.segment import Segment, build
+from millstream.lab.workloads import window_rows, window_script
+from millstream.model.interval import Interval
+from millstream.plan import Calibration, Plan
+from millstream.plan.costs import Costs, RouteByClass, StepCounts
+from millstream.plan.cut_slices import endpoints, slices_at
+from millstream.plan.estimate import estimate
+
+_RATE, _BATCHES, _SECONDS = 2_000, 12, 60
+"""Large batches: below some thousand rows starting on them costs more than their rows."""
+_WARM = 6
+"""Batches until the widest window is full; the others are timed."""
+_EVERY = tuple(2.5 * number for number in range(1, 13))
+_WINDOWS = ((1.0,), (30.0,), (15.0, 30.0), _EVERY)
+_KEYS = (1_000, 10_000)
+_ROUNDS = 3
+_LEAST = 0.01
+_STEPS = ("inserts", "searches", "pairs")
+
+
+def measure() -> Calibration:
+    """Takes some seconds."""
+    counts, times = [], []
+    for plan, took in _runs():
+        routed, cuts = (_counted(plan, RouteByClass(per_cut)).routed for per_cut in (0.0, 1.0))
+        found = _counted(plan, RouteByClass(0.0))
+        counts.append([*(getattr(found, step) for step in _STEPS), routed, cuts - routed])
+        times.append(took)
+    # Every run counts alike, the short ones too.
+    weights = 1 / np.array(times)
+    prices, *_ = np.linalg.lstsq(np.array(counts) * weights[:, None], np.ones(len(times)), rcond=None)
+    insert, search, pair, route, cut = np.maximum(prices, _LEAST).tolist()
+    access, scan = _access()
+    return Calibration(
+        index_insert=round(insert, 1),
+        search_step=round(search, 2),
+        index_access=round(access, 2),
+        scan_compare=round(scan, 3),
+        pair_emit=round(pair, 3),
+        route=round(route, 3),
+        route_cut=round(cut, 3),
+        filter=round(_filter(), 3),
+    )
+
+
+def _runs() -> Iterator[tuple[Plan, float]]:
+    """Plans with the nanoseconds of CPU time they take for a second of stream time."""
+    for keys in _KEYS:
+        batches = list(window_rows(_RATE, keys, _SECONDS, _BATCHES))
+        plans = [plan for windows in _WINDOWS for plan in _sliced(window_script(windows, rate=_RATE, keys=keys))]
+        best = [float("inf")] * len(plans)
+        for _ in range(_ROUNDS):
+            best = [min(known, _time(plan, batches)) for known, plan in zip(best, plans, strict=True)]
+        yield from zip(plans, best, strict=True)
+
+
+def _sliced(script: str) -> Iterator[Plan]:
+    """All windows in one slice, some together, and each for itself."""
+    plan = compile_script(script)
+    (chain,) = plan.chains
+    first, *inner, last = endpoints(chain)
+    for kept in {tuple(inner[start::step]) for start, step in ((len(inner), 1), (2, 4), (0, 1))}:
+        yield replace(plan, chains=(replace(chain, slices=slices_at(chain, [first, *kept, last])),))
+
+
+def _time(plan: Plan, batches: list[dict[str, pa.Table]]) -> float:
+    kept: list[pa.RecordBatch] = []
+    engine = Engine(plan, lambda _, rows: kept.append(rows))
+    start = 0
+    for number, batch in enumerate(batches):
+        if number == _WARM:
+            start = time.process_time_ns()
+        engine.feed(batch)
+        kept.clear()
+    seconds = _SECONDS * (_BATCHES - _WARM) / _BATCHES
+    return (time.process_time_ns() - start) / seconds
+
+
+def _counted(plan: Plan, router: RouteByClass) -> StepCounts:
+    costs = Costs("counts", "steps", StepCounts(), router, 1.0)
+    return estimate(replace(plan, costs=costs), plan.chains[0]).work
+
+
+def _access() -> tuple[float, float]:
+    """What a tuple costs that is touched through an index, and by a scan."""
+    state, probe, few = _segment("left", 1, 40_000), _segment("right", 2, 40_000), _segment("right", 3, 400)
+    everything = Interval(-(2**40), 2**40)
+    met = sum(len(rows) for rows, _ in matches(probe, state, everything, "index"))
+    found = _best(lambda: list(matches(probe, state, everything, "index")))
+    keyed = _best(lambda: np.repeat(state.ranges(probe.keys), probe.counts, axis=1))
+    scanned = _best(lambda: list(matches(few, state, everything, "scan"))) / (len(few) * len(state))
+    return max((found - keyed) / met, 0.1), scanned
+
+
+def _filter() -> float:
+    values = np.random.default_rng(1).random(40_000)
+    return _best(lambda: values > 0.5) / len(values)
+
+
+def _segment(side: str, seed: int, count: int) -> Segment:
+    rng = np.random.default_rng(seed)
+    keys = pa.array(rng.integers(0, 8_000, count))
+    times = pa.array(np.sort(rng.integers(0, 100_000_000, count))).view(pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
+    return build(seed, side, seed, 100_000_000, rows, "Ts", codes([keys], count))
+
+
+def _best(work: Callable[[], object]) -> float:
+    """Nanoseconds of the fastest of five."""
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter_ns()
+        work()
+        best = min(best, time.perf_counter_ns() - start)
+    return best

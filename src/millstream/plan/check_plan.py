@@ -1,0 +1,62 @@
+"""Pass 7: nothing is changed any more; a plan that could lose or double rows is refused.
+
+The engine executes slices, cuts and lanes as they are given and derives none of them again, so what is wrong in a plan
+would be wrong in the results.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from millstream.errors import InternalError
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Condition, Member, Plan
+
+
+def check_plan(plan: Plan) -> Plan:
+    for chain in plan.chains:
+        _check_slices(chain)
+        for member in chain.members:
+            _check_lanes(chain, member)
+    return plan
+
+
+def _check_slices(chain: Chain) -> None:
+    """They are apart and in order, serve just the queries they overlap, and cover the whole window of each."""
+    for one, other in pairwise(piece.interval for piece in chain.slices):
+        if one.hi > other.lo:
+            raise InternalError(f"slices {one} and {other} of {chain.title} overlap")
+    covered = dict.fromkeys((member.name for member in chain.members), 0)
+    for piece in chain.slices:
+        lo, hi = piece.interval.lo, piece.interval.hi
+        served = [member for member in chain.members if member.interval.lo < hi and member.interval.hi > lo]
+        if piece.queries != tuple(member.name for member in served) or not served:
+            raise InternalError(f"slice {piece.interval} of {chain.title} serves {piece.queries}")
+        ends = {end for member in served for end in (member.interval.lo, member.interval.hi) if lo < end < hi}
+        if piece.cuts != tuple(sorted(ends)):
+            raise InternalError(f"slice {piece.interval} of {chain.title} is cut at {piece.cuts}")
+        for member in served:
+            covered[member.name] += min(hi, member.interval.hi) - max(lo, member.interval.lo)
+    for member in chain.members:
+        if covered[member.name] != member.interval.hi - member.interval.lo:
+            raise InternalError(f"the slices of {chain.title} do not cover {member.name}")
+
+
+def _check_lanes(chain: Chain, member: Member) -> None:
+    """A tuple goes into the first lane whose condition it passes: none that the query's tuples may go into ends before
+    the query does, and one takes them all.
+    """
+    for side, condition, reach in (
+        (LEFT, member.left, member.interval.hi),
+        (RIGHT, member.right, 1 - member.interval.lo),
+    ):
+        if not _is_kept(chain, side, condition, reach):
+            raise InternalError(f"the {side} tuples of {member.name} are not kept for as long as it needs them")
+
+
+def _is_kept(chain: Chain, side: str, condition: Condition, reach: int) -> bool:
+    for lane in chain.lanes(side):
+        if lane.reach < reach:
+            return False
+        if lane.condition <= condition:
+            return True
+    return False
