@@ -6,7 +6,7 @@ The lab is loaded only when one of these commands runs: it needs packages that t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -32,6 +32,16 @@ def kernel(seconds: int) -> None:
     from millstream.lab import bench_kernel
 
     _show(bench_kernel.report(seconds))
+
+
+@bench.command()
+@click.option("--rounds", type=int, default=3, show_default=True, help="Turns each way takes.")
+def slicing(rounds: int) -> None:
+    """Whether the slices the planner calls cheapest are the fastest on the engine."""
+    from millstream.lab import bench_slicing
+    from millstream.plan.calibration import load
+
+    _show(bench_slicing.report(rounds, load()))
 
 
 @bench.command("hot-key")
@@ -144,15 +154,23 @@ def paper() -> None:
 
 
 @paper.command("state-slice")
-@click.option("--figure", type=click.Choice(["11", "19"]), help="One figure; all if left out.")
+@click.option("--figure", type=click.Choice(["11", "17", "18", "19"]), help="One figure; all if left out.")
 def state_slice(figure: str | None) -> None:
-    """State-Slice: savings by equation 4 (Figure 11) and the CPU-optimal chains (Figure 19)."""
-    from millstream.lab import paper_state_slice
+    """State-Slice: savings by equation 4 (Figure 11), strategies on the engine (17, 18), CPU-optimal chains (19)."""
+    from millstream.lab import paper_state_slice, state_slice_run
 
-    figures = {"11": paper_state_slice.figure_11, "19": paper_state_slice.figure_19}
-    for number in [figure] if figure else list(figures):
-        _show(figures[number]())
-        click.echo()
+    def figure_19() -> Iterator[str]:
+        yield from paper_state_slice.figure_19()
+        yield ""
+        yield from state_slice_run.figure_19()
+
+    figures = {
+        "11": paper_state_slice.figure_11,
+        "17": state_slice_run.figure_17,
+        "18": state_slice_run.figure_18,
+        "19": figure_19,
+    }
+    _figures(figure, figures, {})
 
 
 @paper.command("shared-join")
