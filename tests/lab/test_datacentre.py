@@ -12,11 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.compile import compile_script
-from millstream.lab.datacentre import SPAN, STREAMS, Feed, measured, unshared_rows
+from millstream.lab.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
 
-SCRIPT = """\
+STREAMS_ONLY = """\
 CREATE STREAM Temperature (LocationId INT, Value DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', delay = '5 seconds');
 CREATE STREAM Humidity (LocationId INT, Value DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', delay = '5 seconds');
+"""
+SELECT = "SELECT T.Value FROM Temperature T, Humidity H WHERE T.LocationId = H.LocationId"
+SCRIPT = f"""{STREAMS_ONLY}
 CREATE QUERY near AS SELECT T.Value FROM Temperature T, Humidity H WHERE T.LocationId = H.LocationId WINDOW 10 SECONDS;
 CREATE QUERY hot AS SELECT T.Value FROM Temperature T, Humidity H
 WHERE T.LocationId = H.LocationId AND T.Value >= 50 WINDOW T 20 SECONDS, H 10 SECONDS;
@@ -59,5 +62,15 @@ def test_joins_of_their_own_hold_what_their_windows_and_selections_need() -> Non
     plan = compile_script(SCRIPT)
     # Younger than 10 s before the watermark: 85 to 99; within 20 s of it: 75 to 99.
     assert unshared_rows(plan, rows) == {"near": 15 + 15, "hot": 25 + 15}
-    shares = measured(plan, rows).selectivities
-    assert list(shares.values()) == [0.5]
+
+
+def test_queries_that_share_nothing_take_longer(tmp_path: Path) -> None:
+    feed = Feed(tmp_path, 5.0)
+    list(feed.write(lambda _: True, lambda: True))
+    batches = feed.batches()
+    assert [sum(map(len, batch.values())) for batch in batches] == [
+        sum(len(tables[step]) for tables in feed.written.values()) for step in range(feed.steps)
+    ]
+    text = "\n".join(f"CREATE QUERY q{n} AS {SELECT} WINDOW {n} SECONDS;" for n in range(1, 7))
+    shared, apart = join_times(compile_script(STREAMS_ONLY + text), batches)
+    assert shared < apart

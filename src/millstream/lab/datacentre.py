@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.engine.arrow import Bools, microseconds
+from millstream.engine.engine import Engine
 from millstream.engine.expressions import compile_condition
 from millstream.lab.generators import SECOND, Sensors
-from millstream.model.expr import moved
 from millstream.model.stream import Stream
-from millstream.plan import Plan, Statistics
+from millstream.plan import Plan, make_plan
 from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
 
 STREAMS = ("Temperature", "Humidity")
@@ -70,6 +70,10 @@ class Feed:
     def rows(self) -> dict[str, pa.Table]:
         return {stream: pa.concat_tables(tables).combine_chunks() for stream, tables in self.written.items()}
 
+    def batches(self) -> list[dict[str, pa.Table]]:
+        """The same as they came."""
+        return [dict(zip(STREAMS, tables, strict=True)) for tables in zip(*self.written.values(), strict=True)]
+
     def count(self) -> int:
         return sum(table.num_rows for tables in self.written.values() for table in tables)
 
@@ -96,15 +100,22 @@ def unshared_rows(plan: Plan, rows: Mapping[str, pa.Table]) -> dict[str, int]:
     return found
 
 
-def measured(plan: Plan, rows: Mapping[str, pa.Table]) -> Statistics:
-    """The selectivities of the plan's predicates on these rows."""
-    shares = {}
-    for member in plan.members:
-        for _, stream, condition in _sides(member):
-            for predicate in condition:
-                share = float(np.mean(_passes(frozenset([predicate]), rows[stream.name])))
-                shares[stream.name, moved(predicate, lambda _: 0)] = share
-    return Statistics(shares)
+def join_times(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> tuple[float, float]:
+    """CPU seconds of the engine on these batches: all queries shared, and the sum over each of them alone. The best of
+    two rounds, in this process.
+    """
+    alone = [make_plan(replace(plan.script, queries=(query,))) for query in plan.script.queries]
+    rounds = [(_time(plan, batches), sum(_time(one, batches) for one in alone)) for _ in range(2)]
+    return min(shared for shared, _ in rounds), min(apart for _, apart in rounds)
+
+
+def _time(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> float:
+    engine = Engine(plan, lambda *_: None)
+    began = time.process_time()
+    for batch in batches:
+        engine.feed(batch)
+    engine.close()
+    return time.process_time() - began
 
 
 def _sides(member: Member) -> Iterator[tuple[str, Stream, Condition]]:
