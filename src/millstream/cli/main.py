@@ -68,6 +68,7 @@ def calibrate() -> None:
     """Measure what the engine's steps cost on this machine and keep it for `explain` and `run`."""
     from millstream.lab.calibrate import measure
 
+    click.echo("running the engine on plans that differ in their windows and slices ...")
     measured = measure()
     for name, nanoseconds in asdict(measured).items():
         click.echo(f"{name:<16} {nanoseconds:8.2f} ns")

@@ -6,7 +6,6 @@ same thing one microsecond apart: `d > a` is `lo = a + 1`, `d <= b` is `hi = b +
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millstream.errors import ScriptError
@@ -78,16 +77,6 @@ class Interval:
         lo = f"({signed(self.lo - 1)}" if _rounder(self.lo - 1, self.lo) else f"[{signed(self.lo)}"
         hi = f"{signed(self.hi - 1)}]" if _rounder(self.hi - 1, self.hi) else f"{signed(self.hi)})"
         return f"{lo}, {hi}"
-
-
-def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Neighbours as one, from the lowest to the highest."""
-    found: list[Interval] = []
-    for interval in sorted(intervals):
-        if found and found[-1].hi == interval.lo:
-            interval = Interval(found.pop().lo, interval.hi)
-        found.append(interval)
-    return found
 
 
 def signed(time: int) -> str:

@@ -1,4 +1,4 @@
-"""Model to shared plan: signatures, slices, access paths, selections, merging; also costs, migration and explain.
+"""Model to shared plan: signatures, slices, access paths, selections, merging; also costs and explain.
 
 The order of the passes is the tuple below; each pass is the file of its name. This room knows `errors` and `model`
 and computes with NumPy; it does not know SQL text, and nothing in it runs a query.
