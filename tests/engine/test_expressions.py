@@ -195,7 +195,7 @@ def test_hostile_arguments_take_little_time(expression: str, text: str) -> None:
 )
 def test_a_condition_that_is_null_fails_for_no_row(condition: str) -> None:
     """However its sides are put in order."""
-    row = {"k": 1, "i": None, "s": "x", "Ts": MOMENT}
+    row = {"k": 1, "i": None, "d": None, "s": "x", "b": None, "m": None, "p": None, "Ts": MOMENT}
     rows = {"A": [row], "B": [row]}
     assert run(script_of("A.i").replace("WINDOW", f"AND {condition} WINDOW"), rows)["q"].num_rows == 0
     with pytest.raises(QueryFailed, match="'x' cannot be CAST"):

@@ -38,17 +38,18 @@ DEFINITIONS = {
 
 
 def moody_function(mark: Path) -> Any:
-    """Raises now and then, and never twice in a row, so that nobody is found who fails again."""
-    place = str(mark)
+    """Raises now and then, and never twice in a row, so that nobody is found who fails again.
+
+    It raises ever more seldom, so that no batch fails each time it is tried, however many units call it.
+    """
 
     @function("INT", "INT")
     def moody(value: np.ndarray) -> np.ndarray:
-        from pathlib import Path
-
-        count = Path(place)
-        calls = int(count.read_text() or 0) + 1 if count.exists() else 1
-        count.write_text(str(calls))
-        if calls % 37 == 3:
+        # Workers count together: to append is one step, and says where it ended.
+        with mark.open("ab", buffering=0) as count:
+            count.write(b"x")
+            calls = count.tell()
+        if calls in (3, 40, 120, 360, 1080, 3240):
             raise ValueError("not today")
         return value
 
