@@ -124,6 +124,17 @@ def test_with_a_budget_no_other_way_to_merge_answers_sooner(
     assert slowdown(plan, plan.chains[0]) == pytest.approx(min(others), rel=1e-9)
 
 
+def test_a_scan_is_not_done_once_for_every_slice(planned: Callable[..., Plan]) -> None:
+    """It looks at whole segments, so slices of their own cost it more than routing; nor is a search for nothing where
+    there is no key.
+    """
+    selects = [f"SELECT A.k FROM A, B WHERE A.k {{}} B.k WINDOW {seconds} SECONDS" for seconds in (10, 20, 30)]
+    keyed = planned(*(select.format("=") for select in selects), rate_a=10_000, rate_b=1, keys=2)
+    assert "scan" in (keyed.chains[0].access.left, keyed.chains[0].access.right)
+    unkeyed = planned(*(select.format("<") for select in selects), rate_a=0.01, rate_b=0.01)
+    assert [len(plan.chains[0].slices) for plan in (keyed, unkeyed)] == [1, 1]
+
+
 def test_a_symmetric_workload_is_merged_symmetrically() -> None:
     plan = compile_script(window_script(TABLE_4["Mostly-Small"]), costs=paper(20))
     intervals = [piece.interval for piece in plan.chains[0].slices]

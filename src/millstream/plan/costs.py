@@ -28,6 +28,8 @@ class StepCounts:
     """probing rows times rows of indexed state: what a nested loop would compare"""
     scanned: Amount = 0.0
     """probing rows times rows of scanned state"""
+    overscanned: Amount = 0.0
+    """the same with rows outside the slice, in segments that lie across its boundaries"""
     purges: Amount = 0.0
     """rows times the slices whose state they purge"""
     pairs: Amount = 0.0
@@ -128,6 +130,7 @@ def calibrated(calibration: Calibration | None = None) -> Costs:
         inserts=c.index_insert * millisecond,
         searches=c.search_step * millisecond,
         scanned=c.scan_compare * millisecond,
+        overscanned=c.scan_compare * millisecond,
         pairs=c.pair_emit * millisecond,
         routed=c.route * millisecond,
         filtered=c.filter * millisecond,

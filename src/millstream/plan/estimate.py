@@ -84,10 +84,13 @@ class Flow:
         compared = self.probe_rate * self.state_rate * wanted
         pairs = compared * self.selectivity
         indexed = self.access == "index"
+        width, reach = part.end - part.start, int(self._ends[-1])
+        beside = np.maximum(np.minimum(width + self.span, reach) - width, 0) / SECOND
         return StepCounts(
-            searches=probes * self._search_steps if indexed else 0.0,
+            searches=probes * self._search_steps,
             candidates=compared if indexed else 0.0,
             scanned=0.0 if indexed else compared,
+            overscanned=0.0 if indexed else probes * self.state_rate * beside,
             purges=self.probe_rate * present,
             pairs=pairs,
             routed=costs.router(replace(part, pairs=pairs)),
