@@ -1,23 +1,20 @@
 """`millstream bench slicing`: whether the plan that the planner calls cheapest is the fastest on the engine.
 
 The same queries over the same rows, sliced in three ways: at every end of a window (the memory-optimal chain), as the
-planner chooses (the CPU-optimal chain), and not at all. They take turns, and CPU time counts, since other processes
-would otherwise be part of it.
+planner chooses (the CPU-optimal chain), and not at all. They take turns.
 """
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from millstream.compile import compile_script
-from millstream.engine.engine import Engine
 from millstream.lab.bench_kernel import UNIFORM
 from millstream.lab.show import bars, verdict
+from millstream.lab.timed import cpu_seconds
 from millstream.lab.workloads import TABLE_4, window_rows, window_script
 from millstream.plan import Calibration, Plan
 from millstream.plan.cut_slices import endpoints, slices_at
@@ -66,21 +63,6 @@ def plans(script: str, calibration: Calibration | None = None) -> dict[str, Plan
         del found[same]
         found = {f"CPU-optimal, {same}" if way == "CPU-optimal" else way: plan for way, plan in found.items()}
     return found
-
-
-def cpu_seconds(plan: Plan, batches: Sequence[Mapping[str, pa.Table]], warm: int) -> tuple[float, int]:
-    """What the batches after the first ones take, and how many rows come out of them."""
-    kept: list[pa.RecordBatch] = []
-    engine = Engine(plan, lambda _, rows: kept.append(rows))
-    gc.collect()
-    began, rows = 0.0, 0
-    for number, batch in enumerate(batches):
-        if number == warm:
-            began, rows = time.process_time(), 0
-        engine.feed(batch)
-        rows += sum(some.num_rows for some in kept)
-        kept.clear()
-    return time.process_time() - began, rows
 
 
 def report(rounds: int = 3, calibration: Calibration | None = None) -> Iterator[str]:

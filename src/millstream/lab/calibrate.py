@@ -8,17 +8,17 @@ the code that runs. What a scan costs is measured by itself, since a plan with a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.compile import compile_script
-from millstream.engine.engine import Engine
 from millstream.engine.keys import codes
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build
+from millstream.lab.timed import cpu_seconds
 from millstream.lab.workloads import window_rows, window_script
 from millstream.model.interval import Interval
 from millstream.plan import Calibration, Plan
@@ -70,7 +70,7 @@ def _runs() -> Iterator[tuple[Plan, float]]:
         plans = [plan for windows in _WINDOWS for plan in _sliced(window_script(windows, rate=_RATE, keys=keys))]
         best = [float("inf")] * len(plans)
         for _ in range(_ROUNDS):
-            best = [min(known, _time(plan, batches)) for known, plan in zip(best, plans, strict=True)]
+            best = [min(known, _per_second(plan, batches)) for known, plan in zip(best, plans, strict=True)]
         yield from zip(plans, best, strict=True)
 
 
@@ -83,17 +83,9 @@ def _sliced(script: str) -> Iterator[Plan]:
         yield replace(plan, chains=(replace(chain, slices=slices_at(chain, [first, *kept, last])),))
 
 
-def _time(plan: Plan, batches: list[dict[str, pa.Table]]) -> float:
-    kept: list[pa.RecordBatch] = []
-    engine = Engine(plan, lambda _, rows: kept.append(rows))
-    start = 0
-    for number, batch in enumerate(batches):
-        if number == _WARM:
-            start = time.process_time_ns()
-        engine.feed(batch)
-        kept.clear()
-    seconds = _SECONDS * (_BATCHES - _WARM) / _BATCHES
-    return (time.process_time_ns() - start) / seconds
+def _per_second(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> float:
+    taken, _ = cpu_seconds(plan, batches, _WARM)
+    return taken * 1e9 / (_SECONDS * (_BATCHES - _WARM) / _BATCHES)
 
 
 def _counted(plan: Plan, router: RouteByClass) -> StepCounts:

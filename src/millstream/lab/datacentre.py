@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.engine.arrow import Bools, microseconds
-from millstream.engine.engine import Engine
 from millstream.engine.expressions import compile_condition
 from millstream.lab.generators import SECOND, Sensors
+from millstream.lab.timed import cpu_seconds
 from millstream.model.stream import Stream
 from millstream.plan import Plan, make_plan
 from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
@@ -105,17 +105,8 @@ def join_times(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> tuple[f
     two rounds, in this process.
     """
     alone = [make_plan(replace(plan.script, queries=(query,))) for query in plan.script.queries]
-    rounds = [(_time(plan, batches), sum(_time(one, batches) for one in alone)) for _ in range(2)]
+    rounds = [(cpu_seconds(plan, batches)[0], sum(cpu_seconds(one, batches)[0] for one in alone)) for _ in range(2)]
     return min(shared for shared, _ in rounds), min(apart for _, apart in rounds)
-
-
-def _time(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> float:
-    engine = Engine(plan, lambda *_: None)
-    began = time.process_time()
-    for batch in batches:
-        engine.feed(batch)
-    engine.close()
-    return time.process_time() - began
 
 
 def _sides(member: Member) -> Iterator[tuple[str, Stream, Condition]]:
