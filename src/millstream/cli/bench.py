@@ -142,7 +142,7 @@ def recovery(rows: int, place: Path | None) -> None:
 
 @bench.command()
 def burst() -> None:
-    """A tenfold burst of 20 s on Spark: how long each window waits under LWO and under Greedy."""
+    """A tenfold burst of 30 s on Spark: how long each window waits under LWO and under Greedy."""
     from millstream.lab import bench_burst
 
     _show(bench_burst.report(_tell))
