@@ -15,7 +15,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.joiner import Joined
 from millstream.engine.policies import FAIRNESS, make_policy
 from millstream.engine.units import Ledger, Unit
-from millstream.lab.generators import SECOND
+from millstream.lab.workloads.generators import SECOND
 from millstream.model.settings import POLICY_NAMES
 
 WIDE, NARROW = (1, 4, 9), (2, 20)

@@ -19,7 +19,7 @@ from millstream.engine.keys import codes
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build
 from millstream.lab.timed import cpu_seconds
-from millstream.lab.workloads import window_rows, window_script
+from millstream.lab.workloads.windows import window_rows, window_script
 from millstream.model.interval import Interval
 from millstream.plan import Calibration, Plan
 from millstream.plan.costs import Costs, RouteByClass, StepCounts
