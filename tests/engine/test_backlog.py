@@ -147,7 +147,6 @@ def test_what_is_counted_goes_down_to_nothing() -> None:
             assert len(ledger) == len(left)
             assert ledger.segments() == {segment.number for unit in left for segment in (unit.probe, unit.state)}
             assert {interval for interval, _, _ in ledger.earliest()} == {unit.interval for unit in left}
-            assert ledger.waiting_rows() == sum({unit.probe.number: len(unit.probe) for unit in left}.values())
     assert [(len(chain.ledger), chain.ledger.memory()) for chain in chains] == [(0, 0), (0, 0)]
 
 

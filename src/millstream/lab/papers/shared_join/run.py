@@ -193,7 +193,7 @@ class Run:
         self._pass()
         self.samples.append((*self.done(), self.outcome.cpu))
         (chain,) = self._engine.chains()
-        waiting = chain.ledger.waiting_rows()
+        waiting = sum({task.probe.number: len(task.probe) for task in chain.ledger.tasks()}.values())
         self.outcome.most_waiting = max(self.outcome.most_waiting, waiting)
         self.outcome.most_held = max(self.outcome.most_held, self._engine.held_rows)
         self._mark = time.thread_time()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from millstream.compile import compile_script
 from millstream.lab.workloads.windows import TABLE_4, window_script
 from millstream.plan import Costs, Plan, calibrated, paper
-from millstream.plan.costs import route_every, route_first
+from millstream.plan.costs import Amount, Part, route_every
 
 SYSTEM_OVERHEADS = (0, 1, 3, 5, 9, 20, 60, 100, 200, 400)
 CLAIMS = {
@@ -47,6 +49,12 @@ def figure_19() -> Iterator[str]:
         for name, costs in _cost_list():
             plan = plan_of(windows, costs)
             yield f"  {name:<34} {'*' if holds(windows, plan) else ' '} {_shown(groups(plan))}"
+
+
+def route_first(part: Part) -> Amount:
+    """A router that stops at the first window that takes the pair."""
+    width = np.maximum(part.end - part.start, 1)
+    return np.where(part.cuts > 0, part.pairs * (part.cuts * part.end - part.cut_sum) / width, 0.0)
 
 
 def _cost_list() -> Iterator[tuple[str, Costs]]:
