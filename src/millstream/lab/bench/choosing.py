@@ -14,9 +14,10 @@ from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.lab.show import verdict
 from millstream.lab.workloads.generators import SECOND
+from millstream.lab.workloads.windows import TABLE_1
 from millstream.model.settings import POLICY_NAMES
 
-_WINDOWS = (1, 5, 15, 300, 510, 570, 600)
+_WINDOWS = TABLE_1["Small-Large"]
 _LIMIT = 0.02
 
 

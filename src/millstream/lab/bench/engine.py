@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
+from millstream.lab.show import bars
 
 _COLUMNS = "(k BIGINT, v DOUBLE, Ts TIMESTAMP)"
 _MATCHES = 5
-_BAR = 40
 
 
 def hot_key(rows: int) -> Iterator[str]:
@@ -50,7 +50,7 @@ def scaling(most: int, png: Path | None = None, rounds: int = 3) -> Iterator[str
     yield f"{'rows in the window':>20}  {'us per row':>10}"
     for size, taken in zip(sizes, best, strict=True):
         ratio = taken / best[0]
-        yield f"{size:>20,}  {taken:>10.2f}  {'█' * round(_BAR * ratio / 4)} {ratio:.2f} of the first"
+        yield f"{size:>20,}  {taken:>10.2f}  {bars(ratio, 4)} {ratio:.2f} of the first"
     if len(sizes) > 1:
         slope, base = (float(value) for value in np.polyfit(np.log10(sizes), best, 1))
         off = best[-1] / (base + slope * np.log10(sizes[-1])) - 1

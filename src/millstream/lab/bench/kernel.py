@@ -12,15 +12,8 @@ import pyarrow as pa
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
 from millstream.lab.workloads.generators import Sensors
+from millstream.lab.workloads.sensor_queries import windows_script
 from millstream.lab.workloads.windows import UNIFORM
-
-
-def script(windows: Sequence[int]) -> str:
-    columns = "(LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP)"
-    hints = "WITH (time = 'Ts', rate = 1000, keys = 20000)"
-    streams = [f"CREATE STREAM {name} {columns} {hints};" for name in ("Temperature", "Humidity")]
-    select = "SELECT * FROM Temperature T, Humidity H WHERE T.LocationId = H.LocationId"
-    return "\n".join([*streams, *(f"CREATE QUERY w{size} AS {select} WINDOW {size} SECONDS;" for size in windows)])
 
 
 class Feed:
@@ -39,7 +32,7 @@ class Feed:
             rows[name] = rows.get(name, 0) + batch.num_rows
             kept.append(batch)
 
-        engine = Engine(compile_script(script(windows)), sink)
+        engine = Engine(compile_script(windows_script(windows, delay=0)), sink)
         cut = zip(self.sensors.batches(1, batches), self.sensors.batches(2, batches), strict=True)
         parts = [{"Temperature": left, "Humidity": right} for left, right in cut]
         gc.collect()

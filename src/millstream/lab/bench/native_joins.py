@@ -14,7 +14,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.column import Column
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.lab.workloads.sensor_files import COLUMNS, DELAY, SensorFiles
+from millstream.lab.workloads.sensor_files import SensorFiles
+from millstream.lab.workloads.sensor_queries import COLUMNS, DELAY, SCHEMA
 
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 STORES: Mapping[str, Mapping[str, str]] = {
@@ -112,11 +113,7 @@ class NativeJoins:
         return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near)
 
     def _stream(self, name: str, prefix: str) -> DataFrame:
-        read = (
-            self.spark.readStream.schema("LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP")
-            .option("maxFilesPerTrigger", "1")
-            .parquet(self.files.path(name))
-        )
+        read = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(self.files.path(name))
         return read.select(*(sf.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
             f"{prefix}_Ts", f"{DELAY} seconds"
         )

@@ -11,7 +11,8 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.lab.workloads.sensor_files import STREAMS, SensorFiles, windows_script
+from millstream.lab.workloads.sensor_files import SensorFiles
+from millstream.lab.workloads.sensor_queries import SCHEMA, STREAMS, windows_script
 from millstream.lab.workloads.windows import UNIFORM
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress
@@ -57,9 +58,8 @@ def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
 
 def _idle(pipeline: Pipeline, files: SensorFiles, place: Path) -> StreamingQuery:
     """The same files read by a query that does nothing with them: what Spark takes of every batch."""
-    schema = "LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP"
     left, right = (
-        pipeline.spark.readStream.schema(schema).option("maxFilesPerTrigger", "1").parquet(files.path(name))
+        pipeline.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(files.path(name))
         for name in STREAMS
     )
     writer = left.unionAll(right).writeStream.foreachBatch(lambda _rows, _batch: None)

@@ -18,7 +18,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millstream.lab.bench.native_joins import STORES, NativeJoins, Ran, settings
-from millstream.lab.workloads.sensor_files import Answer, SensorFiles, answer, windows_script
+from millstream.lab.show import bars
+from millstream.lab.workloads.sensor_files import Answer, SensorFiles, answer
+from millstream.lab.workloads.sensor_queries import windows_script
 from millstream.lab.workloads.windows import UNIFORM
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress
@@ -26,8 +28,7 @@ from millstream.pipeline.session import make_session
 
 KINDS = ("separate", "filtered", "one")
 MEMORY = "8g"
-_BAR = 40
-_BARS = {
+_GOALS = {
     ("separate", "memory"): "15 or more",
     ("separate", "rocksdb"): "40 or more",
     ("one", "memory"): "3 or more",
@@ -195,10 +196,9 @@ def _table(found: Mapping[Contest, Outcome]) -> Iterator[str]:
         )
     yield ""
     for contest, outcome in found.items():
-        bar = _BARS.get((contest.kind, contest.store))
-        goal = f" (goal {bar})" if bar else ""
-        drawn = "█" * max(1, round(_BAR * outcome.seconds / most))
-        yield f"{contest.label:46} {drawn} {outcome.seconds / ours.seconds:.1f}x{goal}"
+        wanted = _GOALS.get((contest.kind, contest.store))
+        goal = f" (goal {wanted})" if wanted else ""
+        yield f"{contest.label:46} {bars(outcome.seconds, most) or '█'} {outcome.seconds / ours.seconds:.1f}x{goal}"
     low, high = (pick(run.seconds for run in ours.runs) for pick in (min, max))
     yield ""
     yield f"Millstream's two runs took {low:.1f} and {high:.1f} s. RocksDB: memory and files together."

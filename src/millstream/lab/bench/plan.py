@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import sqlglot
 
 from millstream import sql
 from millstream.errors import Errors
+from millstream.lab.show import verdict
+from millstream.lab.timed import best_of
 from millstream.lab.workloads.windows import window_script
 from millstream.model.script import Script
 from millstream.plan import make_plan
@@ -23,17 +24,17 @@ QUERIES, CHECKED = 1_000, 50
 def report() -> Iterator[str]:
     """Lines of a table; each time is the best of five."""
     script = sql.read(window_script(range(1, QUERIES + 1)), Errors())
-    shared = _best(lambda: make_plan(script))
-    alone = _best(lambda: [make_plan(Script(script.streams, (query,))) for query in script.queries])
+    shared = best_of(lambda: make_plan(script))
+    alone = best_of(lambda: [make_plan(Script(script.streams, (query,))) for query in script.queries])
     yield f"plan {QUERIES:,} queries with distinct windows"
-    yield f"  together              {shared:8.3f} s   limit 2 s: {_verdict(shared, 2)}"
+    yield f"  together              {shared:8.3f} s   limit 2 s: {verdict(shared < 2)}"
     yield f"  one plan each         {alone:8.3f} s   together takes {shared / alone:.2f} of it"
     text = window_script(range(1, CHECKED + 1))
-    read = _best(lambda: sql.read(text, Errors()))
-    checked = _best(lambda: make_plan(sql.read(text, Errors())))
-    parsed = _best(lambda: _parse_selects(text))
+    read = best_of(lambda: sql.read(text, Errors()))
+    checked = best_of(lambda: make_plan(sql.read(text, Errors())))
+    parsed = best_of(lambda: _parse_selects(text))
     yield f"check a script of {CHECKED} queries, after start-up"
-    yield f"  check                 {checked:8.3f} s   limit 1 s: {_verdict(checked, 1)}"
+    yield f"  check                 {checked:8.3f} s   limit 1 s: {verdict(checked < 1)}"
     yield f"  of it, text to model  {read:8.3f} s"
     yield f"  sqlglot on its SELECTs{parsed:8.3f} s   check takes {checked / parsed:.1f} times as long"
     yield f"start-up and check, as a process  {_process(text):.2f} s, of which bare Python {_process(None):.2f} s"
@@ -51,17 +52,4 @@ def _process(text: str | None) -> float:
         path = Path(directory, "script.sql")
         path.write_text(text or "", encoding="utf-8")
         command = [sys.executable, "-m", "millstream", "check", str(path)] if text else [sys.executable, "-c", "pass"]
-        return _best(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), 3)
-
-
-def _best(work: Callable[[], object], times: int = 5) -> float:
-    best = float("inf")
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def _verdict(seconds: float, limit: float) -> str:
-    return "pass" if seconds < limit else "FAIL"
+        return best_of(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), 3)

@@ -12,7 +12,8 @@ from pathlib import Path
 import duckdb
 
 from millstream.lab.bench.peers import millstream
-from millstream.lab.workloads.sensor_files import SensorFiles, answer, select, streams_script, windows_script
+from millstream.lab.workloads.sensor_files import SensorFiles, answer
+from millstream.lab.workloads.sensor_queries import select, streams_script, windows_script
 from millstream.lab.workloads.windows import UNIFORM
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress

@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from millstream.lab.workloads.sensor_files import SensorFiles, windows_script
+from millstream.lab.workloads.sensor_files import SensorFiles
+from millstream.lab.workloads.sensor_queries import windows_script
 from millstream.lab.workloads.windows import UNIFORM
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress

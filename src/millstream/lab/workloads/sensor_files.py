@@ -1,4 +1,4 @@
-"""The sensor workload on disk, for contestants that read files: a file per stream and batch, and its queries as SQL.
+"""The sensor workload on disk, for contestants that read files: a file per stream and batch.
 
 The same rows, windows and files serve every contestant; DuckDB says what the right answer is.
 """
@@ -14,14 +14,11 @@ import duckdb
 
 from millstream.compile import compile_script
 from millstream.lab.workloads.generators import Sensors
+from millstream.lab.workloads.sensor_queries import COLUMNS, STREAMS, streams_script
 from millstream.model.stream import Stream
 from millstream.pipeline import Pipeline
 from millstream.testing.on_spark import write_batches
 
-STREAMS = ("Temperature", "Humidity")
-COLUMNS = ("LocationId", "Value", "Reading", "Ts")
-DELAY = 5
-_JOIN = "FROM Temperature T, Humidity H WHERE T.LocationId = H.LocationId"
 _ALL = (*(f"T_{name}" for name in COLUMNS), *(f"H_{name}" for name in COLUMNS))
 _ROW = ", ".join(f"epoch_us({name})" if name.endswith("Ts") else name for name in _ALL)
 _CHECKSUM = f"sum(hash({_ROW})::HUGEINT)"
@@ -93,21 +90,5 @@ def _one_row(query: str) -> tuple[Any, ...]:
     return rows[0]
 
 
-def streams_script() -> str:
-    columns = "(LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP)"
-    hints = f"WITH (time = 'Ts', delay = '{DELAY} seconds', rate = 1000, keys = 20000)"
-    return "".join(f"CREATE STREAM {name} {columns} {hints};\n" for name in STREAMS)
-
-
-def windows_script(windows: Sequence[int]) -> str:
-    """A query per window (seconds), each with every column of both streams."""
-    return streams_script() + "".join(f"CREATE QUERY w{size} AS {select(size)};\n" for size in windows)
-
-
-def select(window: float, also: str = "", columns: str = "*") -> str:
-    """The query of a window, with a further condition on the pair if one is given."""
-    return f"SELECT {columns} {_JOIN}{f' AND {also}' if also else ''} WINDOW '{window:g} seconds'"
-
-
 def declared() -> tuple[Stream, ...]:
-    return compile_script(windows_script((1,))).script.streams
+    return compile_script(streams_script()).script.streams

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from millstream.engine.policies import make_policy
 from millstream.lab.papers.op_sched.operators.run import Step
 from millstream.lab.papers.op_sched.simulator import Arrival, Given, given_graph, simulate
+from millstream.lab.show import verdict
 
 TABLE_1 = {"1": Given(1, 0.2), "2": Given(1, 0.2), "3": Given(5, 0.8)}
 """Selectivity and service time of the three operators; 1 and 2 feed the join 3, which works at 0.2 tuples a unit."""
@@ -88,4 +89,4 @@ def report() -> Iterator[str]:
         yield f"{unit + 1:>4}  {''.join(cells)}".rstrip()
     for policy in PRINTED:
         same = [str(row) for row in found[policy]] == [str(row) for row in PRINTED[policy]]
-        yield f"{policy}: every digit as printed: {'pass' if same else 'FAIL'}"
+        yield f"{policy}: every digit as printed: {verdict(same)}"
