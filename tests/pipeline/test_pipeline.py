@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import ScriptError
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
 from millstream.testing import Session, run

@@ -18,7 +18,7 @@ from millstream.cli.screen import Screen, screen_for
 from millstream.cli.words import count, near, seconds, size
 from millstream.compile import compile_script
 from millstream.errors import PipelineFailed, ScriptError, Where
-from millstream.lab.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
+from millstream.lab.workloads.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
 from millstream.pipeline.directory import Directory
 
 if TYPE_CHECKING:

@@ -63,10 +63,6 @@ class ChainManifest:
     ledger: tuple[WaitingUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
 
-    def names(self) -> set[str]:
-        """Everything in the store that this chain still needs."""
-        return {entry.name for entry in self.segments} | {entry.name for entry in self.held}
-
     def to_json(self) -> dict[str, Any]:
         return {
             "numbered": self.numbered,

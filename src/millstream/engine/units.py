@@ -113,10 +113,6 @@ class Ledger:
         for walk in self._walks.values():
             yield from reversed(walk.tasks)
 
-    def waiting_rows(self) -> int:
-        """Rows of the segments that still have to probe."""
-        return sum(len(walk.probe) for walk in self._walks.values())
-
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
         """For each interval with work the earliest time and batch a row of it can have."""
         for interval, waiting in list(self._earliest.items()):

@@ -95,10 +95,6 @@ class Manifest:
         """How many units wait."""
         return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
 
-    def segment_names(self) -> set[str]:
-        """Everything in `segments/` this batch needs."""
-        return {name for slot in self.slots.values() for chain in slot.chains.values() for name in chain.names()}
-
     def segment_files(self) -> dict[str, Stamp]:
         """Every file in `segments/` this batch needs, and what it is known by."""
         chains = (chain for slot in self.slots.values() for chain in slot.chains.values())

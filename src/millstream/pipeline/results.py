@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -328,12 +328,3 @@ def _link(staged: str, final: Path) -> None:
         sync_paths([str(partial)])
         partial.rename(final)
         sync_paths([str(final.parent)])  # the file it was copied from goes now
-
-
-def rows_by_query(outputs: Iterable[Output]) -> Mapping[str, int]:
-    """How many rows each query got."""
-    found: dict[str, int] = {}
-    for output in outputs:
-        for final in output.finals:
-            found[final.query] = found.get(final.query, 0) + output.rows
-    return found
