@@ -39,7 +39,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         place = Directory.at(directory)
         place.make()
         preflight(script, place, {})
-        control = Control(place, {}, {}, None, lambda _: None)
+        control = Control(directory=place)
         control.check(script)
         control.begin(script, batch)
         return control
@@ -181,8 +181,8 @@ class AtOnce:
     def __init__(self, control: Control) -> None:
         self._control, self._ask = control, control.registry.ask
 
-    def __call__(self, action: str, name: str, text: str = "") -> str:
-        ticket = self._ask(action, name, text)
+    def __call__(self, action: str, name: str, text: str = "", *, ticket: str | None = None) -> str:
+        ticket = self._ask(action, name, text, ticket=ticket)
         self._control.change(7)
         return ticket
 
@@ -205,7 +205,8 @@ def test_a_callback_is_known_before_its_query(begin: Begin, tmp_path: Path, monk
 
 def test_a_callback_whose_query_is_refused_is_forgotten(begin: Begin) -> None:
     control = begin(STREAMS + query("other"))
-    control.register("q", lambda *_: None)
-    control.registry.ask("add", "q", query("q").replace("A.k,", "A.nothing,").rstrip(";"))
+    ticket = control.registry.ask("add", "q", query("q").replace("A.k,", "A.nothing,"))
+    control.coming[ticket] = lambda *_: None
     assert not control.change(2)
     assert not control.callbacks
+    assert not control.coming
