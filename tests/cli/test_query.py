@@ -33,7 +33,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     monkeypatch.chdir(tmp_path)
     found = Directory.at(tmp_path / "d")
     found.make()
-    Registry(found.files.below("registry")).record(1, Entry("script", 1, SCRIPT))
+    Registry(found.files.below("registry")).record(1, Entry("script", 1, text=SCRIPT))
     return found
 
 

@@ -211,14 +211,16 @@ def test_a_batch_that_comes_between_hides_no_change(control: Control, when: str)
 
 def test_what_became_of_a_change(control: Control) -> None:
     changes = Changes.of(control.directory.place)
-    dropped, (added,) = changes.drop("FAR"), changes.add(text_of(("add", "far", SELECT)))
-    assert changes.outcome(added) == "waits; it takes effect when the pipeline is started next"
+    dropped = changes.drop("FAR")
+    assert changes.outcome(dropped) == "waits; it takes effect when the pipeline is started next"
     control.change(4)
-    (again,) = changes.add(text_of(("add", "mid", SELECT)))
+    (far,) = changes.add(text_of(("add", "far", SELECT)))
     control.change(9)
+    (mid,) = changes.add(text_of(("add", "mid", SELECT)))
+    control.change(12)
     assert changes.outcome(dropped) == "dropped from batch 4 on"
-    assert changes.outcome(added) == "in force from batch 4 on"
-    assert changes.outcome(again) == "in force from batch 9 on"
+    assert changes.outcome(far) == "in force from batch 9 on"
+    assert changes.outcome(mid) == "in force from batch 12 on"
     refused = changes.drop("mid")
     control.registry.take_out(refused.ticket)
     control.registry.refuse(refused.ticket, "no reason")

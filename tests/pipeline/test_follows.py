@@ -27,7 +27,17 @@ CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
 
 
 def segment(number: int, rows: int, batch: int = 1) -> SegmentEntry:
-    return SegmentEntry(number, f"s{number}", "left", batch, 60, rows, 8 * rows, 0, 1)
+    return SegmentEntry(
+        number=number,
+        name=f"s{number}",
+        side="left",
+        batch=batch,
+        reach=60,
+        rows=rows,
+        nbytes=8 * rows,
+        first=0,
+        last=1,
+    )
 
 
 CHAIN = ChainManifest(numbered=2, taken=10, expired=1, segments=(segment(1, 4), segment(2, 5)))
@@ -59,7 +69,7 @@ def test_what_follows_is_let_through() -> None:
         (with_chain(segments=(segment(2, 5),)), "hold 5 rows, of 10 taken in and 1 expired"),
         (with_chain(taken=9), "rows taken in were 10 and are 9"),
         (with_chain(numbered=3, segments=(segment(1, 4), segment(3, 5, batch=3))), "s3 is of no batch up to now"),
-        (with_chain(ledger=(WaitingUnit(9, 1, 0, 5),)), "work waits for segments that are gone"),
+        (with_chain(ledger=(WaitingUnit(probe=9, state=1, lo=0, hi=5),)), "work waits for segments that are gone"),
     ],
 )
 def test_what_does_not_follow_is_refused(after: Manifest, why: str) -> None:

@@ -38,7 +38,7 @@ class Site:
         self.directory.make()
         self.spark, self.files = place / "spark", self.directory.files
         self.registry = Registry(self.files.below("registry"))
-        self.registry.record(1, Entry("script", 1, "CREATE QUERY q AS SELECT 1"))
+        self.registry.record(1, Entry("script", 1, text="CREATE QUERY q AS SELECT 1"))
         for folder in ("offsets", "commits", "sources/0"):
             (self.spark / folder).mkdir(parents=True)
         (self.spark / "metadata").write_text('{"id":"x"}')
@@ -190,7 +190,7 @@ def test_a_statement_that_is_gone(site: Site) -> None:
         path.unlink()
     with pytest.raises(ScriptError, match=r"/registry: batch 4 had 1 entries in force; 0 of these are there; .* Put"):
         site.recover()
-    site.registry.record(1, Entry("script", 1, "CREATE QUERY q AS SELECT 2"))
+    site.registry.record(1, Entry("script", 1, text="CREATE QUERY q AS SELECT 2"))
     with pytest.raises(ScriptError, match="1 of these are there, and they are not the same"):
         site.recover()
 
@@ -289,7 +289,10 @@ def test_nothing_is_synced_where_nobody_wants_it(tmp_path: Path, synced: Callabl
 def test_folders_are_synced_when_they_have_changed(tmp_path: Path) -> None:
     folders = Folders()
     q, r = str(tmp_path / "q"), str(tmp_path / "r")
-    outputs = [Output(q, ".x", (Final("q", q, "x"), Final("r", r, "x")), 1), Output("s3://bucket/q", ".staged", (), 1)]
+    outputs = [
+        Output(folder=q, staged=".x", finals=(Final("q", q, "x"), Final("r", r, "x")), rows=1),
+        Output(folder="s3://bucket/q", staged=".staged", finals=(), rows=1),
+    ]
     assert set(folders.to_sync(outputs)) == {q, *map(str, Path(q).parents)}, "it is new"
     assert folders.to_sync(outputs) == [q]
     folders.renamed(outputs)

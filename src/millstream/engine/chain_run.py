@@ -111,21 +111,24 @@ class ChainRun:
         self.keep()
         entries = [
             SegmentEntry(
-                s.number,
-                self._store.name(s),
-                side,
-                s.batch,
-                s.reach,
-                len(s),
-                s.nbytes,
-                s.first,
-                s.last,
-                self._store.stamps(s),
+                number=s.number,
+                name=self._store.name(s),
+                side=side,
+                batch=s.batch,
+                reach=s.reach,
+                rows=len(s),
+                nbytes=s.nbytes,
+                first=s.first,
+                last=s.last,
+                stamps=self._store.stamps(s),
             )
             for side, segments in self.segments.items()
             for s in segments
         ]
-        units = [WaitingUnit(u.probe.number, u.state.number, u.interval.lo, u.interval.hi) for u in self.ledger.units()]
+        units = [
+            WaitingUnit(probe=u.probe.number, state=u.state.number, lo=u.interval.lo, hi=u.interval.hi)
+            for u in self.ledger.units()
+        ]
         return ChainManifest(
             numbered=self._number,
             taken=self._taken,

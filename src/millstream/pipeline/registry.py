@@ -11,7 +11,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import TypeVar
 
 from millstream import sql
@@ -36,6 +36,7 @@ class Entry:
 
     action: str
     batch: int
+    _: KW_ONLY
     text: str = ""
     query: str = ""
     error: str = ""
@@ -60,7 +61,7 @@ class Registered:
     of_script: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
     """What the entries up to now amount to."""
 

@@ -35,7 +35,7 @@ from millstream.pipeline.slot import Order, Report, Work, run_slot
 from millstream.plan.nodes import Plan, Signature
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """A batch that is committed, with all there is to tell of it."""
 
@@ -89,7 +89,15 @@ class Stepper:
         for stream in plan.script.streams:
             greatest = self.manifest.greatest.get(stream.name, NEVER)
             self._clocks.setdefault(stream.name, StreamClock(stream, greatest))
-        self._work = Work(uuid.uuid4().hex, plan, routing, dict(since), dict(targets), late, self._functions)
+        self._work = Work(
+            version=uuid.uuid4().hex,
+            plan=plan,
+            routing=routing,
+            since=dict(since),
+            targets=dict(targets),
+            late=late,
+            functions=self._functions,
+        )
         self._packed = packed(self._work)
         self._router = Router(routing, self.manifest.routing, self._functions) if routing.routes else None
 
@@ -153,15 +161,15 @@ class Stepper:
         self._publish(after)
         self._collect()
         return Done(
-            after,
-            plan,
-            tuple(reports),
-            watermarks,
-            {**before.arrived, batch: arrived},
-            began,
-            worked,
-            committed,
-            time.time(),
+            manifest=after,
+            plan=plan,
+            reports=tuple(reports),
+            watermarks=watermarks,
+            arrived={**before.arrived, batch: arrived},
+            began=began,
+            worked=worked,
+            committed=committed,
+            published=time.time(),
         )
 
     def _commit(self, after: Manifest, *, sync: bool) -> Manifest:
