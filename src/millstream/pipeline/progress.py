@@ -131,7 +131,7 @@ def _slices(done: Done) -> dict[str, tuple[SliceState, ...]]:
             for entry in entries:
                 # A left row of age a waits for differences of a, a right row for -a.
                 near, far = (lo, hi) if entry.side == "left" else (1 - hi, 1 - lo)
-                oldest, youngest = newest - far, newest - max(near, 0)
+                oldest, youngest = newest - far + 1, newest - max(near, 0)
                 rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
             slices.append(SliceState(piece.interval, round(rows)))
         found[f"chain {number}"] = tuple(slices)
@@ -139,8 +139,6 @@ def _slices(done: Done) -> dict[str, tuple[SliceState, ...]]:
 
 
 def _share(first: int, last: int, oldest: int, youngest: int) -> float:
-    """How much of a segment lies between two times, taking its rows as evenly spread."""
-    if youngest <= oldest:
-        return 0.0
-    inside = min(last, youngest) - max(first, oldest)
-    return max(0.0, min(1.0, (inside + 1) / (last - first + 1)))
+    """How much of a segment lies between two times, both counted in, taking its rows as evenly spread."""
+    inside = min(last, youngest) - max(first, oldest) + 1
+    return max(0.0, inside / (last - first + 1))
