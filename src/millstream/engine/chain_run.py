@@ -152,7 +152,10 @@ class ChainRun:
     def saved(self, held: Sequence[HeldEntry] = ()) -> ChainManifest:
         """What a later run needs to go on from here; `held` names rows that wait for their turn."""
         self.keep()
-        units = [WaitingUnit(u.probe.number, u.state.number, u.interval.lo, u.interval.hi) for u in self.ledger.units()]
+        units = [
+            WaitingUnit(probe=one.probe.number, state=one.state.number, lo=one.interval.lo, hi=one.interval.hi)
+            for one in self.ledger.units()
+        ]
         return ChainManifest(
             numbered=self._counts.numbered,
             taken=self._counts.taken,

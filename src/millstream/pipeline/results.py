@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ class Target:
 
     name: str
     folder: str
+    _: KW_ONLY
     compression: str = "lz4"
     shared: bool = False
     common: str = ""
@@ -61,7 +62,13 @@ def target_of(query: Query, results: str, default: str, base: str = "") -> Targe
     options = {name.lower(): value for name, value in query.options}
     shared = options.get("results", default).lower() == "shared"
     folder = placed(options.get("path") or f"{results}/{query.name}", base)
-    return Target(query.name, folder, options.get("compression", "lz4").lower(), shared, f"{results}/shared")
+    return Target(
+        query.name,
+        folder,
+        compression=options.get("compression", "lz4").lower(),
+        shared=shared,
+        common=f"{results}/shared",
+    )
 
 
 @dataclass(slots=True)
@@ -70,6 +77,7 @@ class _Open:
 
     output: Output
     writer: pq.ParquetWriter
+    _: KW_ONLY
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     held: int = 0
     nbytes: int = 0
@@ -133,7 +141,9 @@ class Writer:
             # Whether a staged file is whole is asked after a crash.
             write_page_checksum=True,
         )
-        self._open[targets] = _Open(Output(folder, staged, tuple(finals), 0, some.shared), writer)
+        self._open[targets] = _Open(
+            Output(folder=folder, staged=staged, finals=tuple(finals), rows=0, shared=some.shared), writer
+        )
         return self._open[targets]
 
     def _flush(self, file: _Open) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 
 from millstream.pipeline.progress import BatchProgress
 from millstream.testing import Session, run
+from two_streams import START
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
 STREAMS = """
 CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', delay = '20 seconds');
 CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', delay = '20 seconds');

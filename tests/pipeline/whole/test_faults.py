@@ -3,76 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from millstream.errors import ScriptError
+from millstream.errors import PipelineFailed, ScriptError
 from millstream.pipeline import Pipeline
-from millstream.pipeline.directory import Directory
 from millstream.pipeline.sealed import sealed, unsealed
 from millstream.testing import run
+from two_streams import BATCHES, PAIR, START, STREAMS, same
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
-PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
 SCRIPT = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 3 SECONDS;"
-BATCHES = [
-    {
-        name: [{"k": n % 3, "v": n + shift, "Ts": START + timedelta(seconds=10 * batch + n)} for n in range(12)]
-        for name, shift in (("A", 0.0), ("B", 0.5))
-    }
-    for batch in range(3)
-]
-
-
-def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
-
-
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
-    script = SCRIPT.replace("time = 'Ts'", f"path = '{tmp_path}/nowhere', time = 'Ts'")
-    with pytest.raises(ScriptError, match=r"stream A reads '.*/nowhere', which does not exist"):
-        Pipeline("test", tmp_path / "state", script=script).drain()
-    with pytest.raises(ScriptError, match="stream A has no path"):
-        Pipeline("test", tmp_path / "state", script=SCRIPT).drain()
-
-
-def test_a_format_spark_does_not_know(tmp_path: Path) -> None:
-    script = SCRIPT.replace("time = 'Ts'", "format = 'pigeon', time = 'Ts'")
-    with pytest.raises(ScriptError, match=r"Spark cannot read stream A: .*pigeon"):
-        Pipeline("test", tmp_path / "state", script=script).drain()
-
-
-def test_files_that_do_not_fit_the_declaration(mill: Callable[..., Any]) -> None:
-    first = mill(SCRIPT)
-    first.put(BATCHES[0])
-    with pytest.raises(ScriptError, match=r"A\.v is DOUBLE in the files; it is declared as STRING"):
-        mill(SCRIPT.replace("v DOUBLE", "v STRING")).pipeline.drain()
-
-
-def test_a_directory_in_use(mill: Callable[..., Any], tmp_path: Path) -> None:
-    directory = Directory.at(tmp_path / "state")
-    directory.make()
-    with directory.locked(), pytest.raises(ScriptError, match=r"a pipeline is running here \(process \d+\)"):
-        mill(SCRIPT).pipeline.drain()
-    assert not directory.is_running()
-
-
-def test_state_of_another_version(mill: Callable[..., Any], tmp_path: Path) -> None:
-    first = mill(SCRIPT)
-    first.put(BATCHES[0])
-    first.pipeline.drain()
-    newest = max((tmp_path / "state" / "manifest").glob("*.json"))
-    newest.write_text(json.dumps({**json.loads(newest.read_text()), "version": 99}))
-    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 2"):
-        mill(SCRIPT).pipeline.drain()
 
 
 def test_what_batches_that_never_happened_left_is_swept_away(mill: Callable[..., Any], tmp_path: Path) -> None:
@@ -179,3 +125,45 @@ def test_a_file_in_the_place_of_a_folder_of_results(mill: Callable[..., Any], tm
     ):
         found.pipeline.drain()
     assert (tmp_path / "state" / "results" / "q").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_read_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "in [1]"
+    folder.mkdir()
+    script = f"CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts', path = '{folder}');"
+    script += "CREATE QUERY q AS SELECT x.k FROM A x, A y WHERE x.k = y.k WINDOW 1 SECOND;"
+    good = pa.table({"k": pa.array([1], pa.int32()), "Ts": pa.array([START], pa.timestamp("us", "UTC"))})
+    pq.write_table(good, folder / "1.parquet")
+    whole = (folder / "1.parquet").read_bytes()
+    (folder / "2.parquet").write_bytes(whole[:-20])
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    with pytest.raises(PipelineFailed) as caught:
+        mill.drain()
+    said = str(caught.value)
+    assert said.startswith(f"the file '{folder}/2.parquet' cannot be read: it is not a Parquet file."), said
+    assert "\n" not in said
+    (folder / "2.parquet").write_bytes(whole)
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    mill.drain()
+    assert len(mill.results("q")) == 4
+    for name in ("3[a].parquet", "4.parquet"):
+        (folder / name).write_bytes(whole)
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    with pytest.raises(PipelineFailed, match=r"the file '3\[a\]\.parquet' has one of .* Rename it") as refused:
+        mill.drain()
+    for note in re.findall(r"'(/[^']+)'", str(refused.value)):
+        Path(note).unlink()
+    (folder / "3[a].parquet").rename(folder / "3.parquet")
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    mill.drain()
+    assert len(mill.results("q")) == 16
+
+
+def test_state_of_another_version(mill: Callable[..., Any], tmp_path: Path) -> None:
+    first = mill(SCRIPT)
+    first.put(BATCHES[0])
+    first.pipeline.drain()
+    newest = max((tmp_path / "state" / "manifest").glob("*.json"))
+    newest.write_text(json.dumps({**json.loads(newest.read_text()), "version": 99}))
+    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 2"):
+        mill(SCRIPT).pipeline.drain()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from millstream.compile import compile_script
 from millstream.model.functions import function
 from millstream.model.query import Query
 from millstream.testing import naive
+from two_streams import START, Rows
 
-Rows = list[dict[str, Any]]
-START = datetime(2024, 1, 1, tzinfo=UTC)
 COLUMNS = "k INT, v INT, m DECIMAL(9, 2), s STRING, Ts TIMESTAMP"
 STREAMS = "".join(f"CREATE STREAM {name} ({COLUMNS}) WITH (time = 'Ts', delay = '3 seconds');\n" for name in "AB")
 NARROW = "SELECT moody(A.v) AS a, B.v AS b, A.Ts AS t, B.Ts AS u FROM A, B WHERE"

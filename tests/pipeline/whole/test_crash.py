@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from millstream.engine.files import Files
 from millstream.pipeline import manifest
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.results import read_results, target_of
+from two_streams import START
 
 KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
-START = datetime(2024, 1, 1, tzinfo=UTC)
 ROWS = 1_500
 SECONDS = 10
 SELECT = "SELECT A.n AS a, B.n AS b FROM A, B WHERE A.k = B.k"

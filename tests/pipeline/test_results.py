@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
 from millstream.engine import widths
 from millstream.pipeline import results
 from millstream.pipeline.results import Target, Writer
+from two_streams import PAIR, STREAMS, expected, filled, same
 
 LOW = 4_000
 
@@ -45,3 +49,20 @@ def test_rows_wait_and_are_written_within_bounds(
         assert file.read().column("n").to_pylist() == list(range(total))
         groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         assert all(rows == 1 or rows * (width + 12) <= results._GROUP * LOW + width + 12 for rows in groups)
+
+
+def test_rows_two_queries_get_are_one_file(mill: Callable[..., Any], tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    script = f"{STREAMS} CREATE QUERY wide AS {PAIR} WINDOW 9 SECONDS;"
+    script += f"CREATE QUERY narrow WITH (path = '{other}') AS {PAIR} WINDOW 2 SECONDS;"
+    found = filled(mill(script))
+    found.pipeline.drain()
+    same(found.results("wide"), expected(9))
+    same(found.results("narrow"), expected(2))
+    wide, narrow = (
+        {path.stat().st_ino for path in folder.glob("*.parquet")}
+        for folder in (tmp_path / "state" / "results" / "wide", other)
+    )
+    assert narrow < wide, "every file of the narrow query is one of the wide one's"
+    # Any reader of Parquet sees just the SELECT list.
+    same(pyarrow.dataset.dataset(other).to_table().to_pylist(), expected(2))

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,9 @@ from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.sealed import unsealed
 from millstream.testing import run
+from two_streams import PAIR, START, Rows
 
-Rows = list[dict[str, Any]]
-START = datetime(2024, 1, 1, tzinfo=UTC)
 FILES = 12
-PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
 STREAMS = "\n".join(
     f"CREATE STREAM {name} (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', delay = '4 seconds');" for name in "AB"
 )
