@@ -21,8 +21,8 @@ from millstream.model import types
 from millstream.model.expr import Call, Literal
 from millstream.model.functions import widest
 
-_FEW = 16
-"""Up to so many constants of an IN are compared one by one, which is faster than a look into a set."""
+_FEW = 4
+"""Up to so many constants of an IN are compared one by one, which is faster than a look into a set (bench tricks)."""
 
 
 def _in(operands: Operands, call: Call) -> Compiled:

@@ -41,7 +41,7 @@ def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Functi
 
 
 def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Ints]:
-    """The same as positions of the rows that pass, which is faster where few do.
+    """The same as positions of the rows that pass, which is faster where few do (bench tricks).
 
     Predicates that may raise come last and see only rows that the others let pass.
     """

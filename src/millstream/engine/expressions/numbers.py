@@ -64,7 +64,7 @@ def plain_cast(value: Any, kind: pa.DataType) -> Any:
     return pc.divide(pc.cast(units, kind), pa.scalar(10.0**value.type.scale))
 
 
-# So many digits of a DECIMAL are one division of exact DOUBLEs away from the nearest one.
+# So many digits of a DECIMAL are one division of exact DOUBLEs away from the nearest one (bench tricks).
 _EXACT_DIGITS = 15
 
 

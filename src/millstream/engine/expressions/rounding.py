@@ -55,7 +55,8 @@ def _rounded(values: Floats, digits: int) -> Floats:
         scaled = np.abs(values) * power if digits >= 0 else np.abs(values) / power
         whole = np.floor(scaled + 0.5)
         found = np.copysign(whole / power if digits >= 0 else whole * power, values)
-        # Where the product may fall on the other side of a half than the number as it is written does.
+        # Where the product may fall on the other side of a half than the number as it is written does. Only these are
+        # rounded as they are written, which takes longer (bench tricks).
         doubtful = np.abs(scaled - np.floor(scaled) - 0.5) <= scaled * 1e-14
         if abs(digits) > _EXACT_POWER:
             doubtful |= scaled > 0

@@ -26,7 +26,10 @@ def unblanked(value: pa.Array) -> pa.Array:
 
 
 def _cased(quick: Text, change: Callable[[str], str]) -> Text:
-    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: those texts one by one."""
+    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: those texts one by one.
+
+    Arrow is faster (bench tricks), and right for the others.
+    """
 
     def compute(value: pa.Array) -> pa.Array:
         if pc.all(pc.string_is_ascii(value)).as_py() is not False:
