@@ -96,7 +96,8 @@ def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) ->
     assert states == set(re.findall(r"`(\w+)`[:]", PAGE.partition("`queries[].state`")[2].partition("\n")[0]))
 
 
-def test_the_json_of_explain(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_the_json_of_explain() -> None:
     explained = json.loads(invoke("explain", "clicks.sql", "--format", "json"))
     hold("millstream explain --format json", explained)
     (chain,) = explained["chains"]

@@ -81,7 +81,7 @@ def test_everything_public_is_on_the_page(tmp_path: Path) -> None:
     assert [name for name in expected(tmp_path) if name not in PAGE] == []
 
 
-@pytest.mark.parametrize("argument", [name for name in inspect.signature(Pipeline).parameters])
+@pytest.mark.parametrize("argument", list(inspect.signature(Pipeline).parameters))
 def test_every_argument_of_a_pipeline_is_explained(argument: str) -> None:
     assert f"\n| `{argument}` | " in PAGE
 

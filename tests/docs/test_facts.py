@@ -1,4 +1,4 @@
-"""What docs/operations.md, docs/glossary.md and docs/install.md say that can be held against the code."""
+"""What the pages say in numbers and names that can be held against the code."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ import pytest
 from millstream.engine import judge
 from millstream.engine.files import Files
 from millstream.errors import ScriptError
+from millstream.lab.paper_state_slice import holds, plan_of
+from millstream.lab.workloads import TABLE_4
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.lease import Lease
 from millstream.pipeline.pipeline import Pipeline
 from millstream.pipeline.routing import GROUPS
+from millstream.plan import calibrated, paper
+from millstream.plan.costs import route_every, route_first
 from millstream.testing import Session
 
 ROOT = Path(__file__).parents[2]
-PAGE, GLOSSARY, INSTALL = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("operations.md", "glossary.md", "install.md")
+PAGE, GLOSSARY, INSTALL, PIPELINE, MERGING = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("operations", "glossary", "install", "pipeline", "merging")
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -83,7 +88,7 @@ def test_the_formula_for_the_bytes_of_a_row(order: str) -> None:
 
 
 def test_what_a_sink_has_refused_stays_in_the_outbox(folder: Path) -> None:
-    def refuse(batch: int, rows: pa.Table) -> None:
+    def refuse(*_: object) -> None:
         raise ValueError("full")
 
     said: list[str] = []
@@ -99,6 +104,8 @@ def test_what_a_sink_has_refused_stays_in_the_outbox(folder: Path) -> None:
     assert list((outbox / "refused").glob("refused-*.parquet"))
     assert sum(taken) > 0
     assert not list((outbox / "taken").iterdir())
+    for path in outbox.parent.iterdir():
+        assert f"\n| `{path.name}{'/' if path.is_dir() else ''}` |" in PIPELINE
 
 
 def test_words_of_the_glossary_are_in_use() -> None:
@@ -121,3 +128,14 @@ def test_versions_of_the_install_page() -> None:
     assert PROJECT["requires-python"] == ">=3.11"
     for extra in PROJECT["optional-dependencies"]:
         assert f"`CLONE[{extra}]`" in INSTALL
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\| ((?:as printed|router|calibrated).*) \|$", MERGING, re.MULTILINE))
+def test_which_plans_of_figure_19_hold(line: str) -> None:
+    """The table of docs/merging.md, by the planner."""
+    cost, *told = (cell.strip() for cell in line.split("|"))
+    overhead = re.search(r"C_sys (?:=|below) (\d+)", cost)
+    c_sys = int(overhead[1]) - ("below" in cost) if overhead else 0
+    costs = calibrated() if overhead is None else paper(c_sys, route_first if "router stops" in cost else route_every)
+    for windows, words in zip(TABLE_4, told, strict=True):
+        assert words.startswith("holds") == holds(windows, plan_of(windows, costs)), windows
