@@ -14,7 +14,7 @@ from millstream.engine.frame import Frame
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
-# A smaller segment stays in memory as it is: to open its files again would take longer than to write them.
+# A smaller segment stays in memory as it is: to open its files again takes as long as to write them (bench tricks).
 _WORTH_MAPPING = 1 << 18
 
 

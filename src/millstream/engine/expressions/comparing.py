@@ -35,7 +35,7 @@ def comparison(call: Call, kind: DataType) -> Compare:
     if not isinstance(call.args[1], Literal):
         return _of_floats(op)
     if op in _OPPOSITE:
-        # A constant is no NaN, and whatever is not below it is above it, NaN too: at no further cost.
+        # A constant is no NaN, and whatever is not below it is above it, NaN too: bench tricks.
         opposite = _OPPOSITE[op]
         return lambda left, right: pc.invert(opposite(left, right))
     return _COMPARE[op]
@@ -69,7 +69,8 @@ def _has_nan(value: Any) -> bool:
         return False
     width = np.float64 if value.type == pa.float64() else np.float32
     numbers = np.frombuffer(value.buffers()[1], dtype=width)[value.offset : value.offset + len(value)]
-    # The least of some numbers is NaN if one of them is; what stands where a null is may be NaN too, and does no harm.
+    # The least of some numbers is NaN if one of them is, which is found faster so (bench tricks). What stands where a
+    # null is may be NaN too, and does no harm.
     return bool(np.isnan(np.minimum.reduce(numbers)))
 
 

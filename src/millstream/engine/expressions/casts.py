@@ -12,9 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine import text_casts
 from millstream.engine.arrow import arrow_type
-from millstream.engine.numbers import WIDEST, floats, plain_cast, rescaled
+from millstream.engine.expressions import text_casts
+from millstream.engine.expressions.numbers import (
+    WIDEST,
+    exact_to_integer,
+    floats,
+    limits,
+    only_where,
+    plain_cast,
+    rescaled,
+)
 from millstream.errors import InternalError
 from millstream.model import types
 from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, DataType, Family
@@ -58,7 +66,7 @@ def try_cast(source: DataType, target: DataType) -> Cast:
     if source.family == Family.NULL:
         return lambda value: pa.nulls(len(value), kind)
     if source.family == Family.STRING:
-        return text_casts.from_text(target, lambda digits, wanted: _exact_to_integer(digits, wanted))
+        return text_casts.from_text(target)
     if target.family == Family.STRING:
         return text_casts.to_text(source)
     if source.family == Family.BOOLEAN:
@@ -88,7 +96,7 @@ def _between_numbers(source: DataType, target: DataType) -> Cast:
             return lambda value: _float_to_integer(value, kind)
         if source.is_integer:
             return lambda value: _integer_to_integer(value, kind)
-        return lambda value: _exact_to_integer(value, kind)
+        return lambda value: exact_to_integer(value, kind)
     if target.name != "DECIMAL":
         raise InternalError(f"no cast from {source} to {target}")
     if types.widens(source, target):
@@ -99,49 +107,33 @@ def _between_numbers(source: DataType, target: DataType) -> Cast:
     return lambda value: rescaled(pc.cast(value, own), kind)
 
 
-def _limits(kind: pa.DataType) -> tuple[int, int]:
-    bits = int(kind.bit_width) - 1
-    return -(2**bits), 2**bits - 1
-
-
 def _integer_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
     if value.type.bit_width <= kind.bit_width:
         return pc.cast(value, kind)
-    low, high = _limits(kind)
+    low, high = limits(kind)
     fits = pc.and_(
         pc.greater_equal(value, pa.scalar(low, value.type)), pc.less_equal(value, pa.scalar(high, value.type))
     )
-    return pc.cast(_only(fits, value), kind)
+    return pc.cast(only_where(fits, value), kind)
 
 
 def _float_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
     """Without what stands after the point."""
     whole = pc.trunc(pc.cast(value, pa.float64()))
-    low, high = _limits(kind)
+    low, high = limits(kind)
     fits = pc.and_(pc.greater_equal(whole, pa.scalar(float(low))), pc.less_equal(whole, pa.scalar(float(high))))
     if kind == pa.int64():
         # 2 to the 63rd passes for the greatest BIGINT, since as a DOUBLE that is what it is.
         top = pc.equal(whole, pa.scalar(_TOP))
-        below = pc.cast(_only(pc.and_(fits, pc.invert(top)), whole), kind)
+        below = pc.cast(only_where(pc.and_(fits, pc.invert(top)), whole), kind)
         return pc.if_else(pc.fill_null(top, False), pa.scalar(high, kind), below)
-    return pc.cast(_only(fits, whole), kind)
-
-
-def _exact_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    whole = pc.cast(pc.trunc(pc.cast(value, pa.decimal256(WIDEST, value.type.scale))), pa.decimal256(WIDEST, 0))
-    low, high = (pa.scalar(Decimal(limit), whole.type) for limit in _limits(kind))
-    fits = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
-    return pc.cast(pc.cast(_only(fits, whole), pa.decimal128(types.MOST_DIGITS, 0)), kind)
-
-
-def _only(fits: pa.Array, value: pa.Array) -> pa.Array:
-    return value if pc.all(fits).as_py() else pc.if_else(fits, value, pa.scalar(None, value.type))
+    return pc.cast(only_where(fits, whole), kind)
 
 
 def _written(value: pa.Array) -> pa.Array:
     """DOUBLEs as the DECIMALs that their shortest text says; null beyond 38 digits before the point."""
     size = pc.abs(value)
-    value = _only(pc.less(size, pa.scalar(1e38)), value)
+    value = only_where(pc.less(size, pa.scalar(1e38)), value)
     # Below this a text may have more than 38 digits after the point.
     tiny = pc.fill_null(pc.less(size, pa.scalar(1e-20)), False)
     text = pc.cast(pc.if_else(tiny, pa.scalar(0.0), value), pa.string())
@@ -182,7 +174,7 @@ def _from_time(source: DataType, target: DataType) -> Cast:
 def _midnight(value: pa.Array, kind: pa.DataType) -> pa.Array:
     days = pc.cast(value.view(pa.int32()), pa.int64())
     limit = pa.scalar(2**63 // (86_400 * _SECOND) - 1)
-    days = _only(pc.less(pc.abs(days), limit), days)
+    days = only_where(pc.less(pc.abs(days), limit), days)
     return pc.multiply(days, pa.scalar(86_400 * _SECOND)).view(kind)
 
 
@@ -195,7 +187,7 @@ def _to_timestamp(source: DataType) -> Cast:
         def whole(value: pa.Array) -> pa.Array:
             seconds = pc.cast(value, pa.int64())
             fits = pc.and_(pc.less(seconds, limit), pc.greater(seconds, pa.scalar(-(2**63 // _SECOND))))
-            return pc.multiply(_only(fits, seconds), pa.scalar(_SECOND)).view(kind)
+            return pc.multiply(only_where(fits, seconds), pa.scalar(_SECOND)).view(kind)
 
         return whole
     if source.is_float:
@@ -211,6 +203,6 @@ def _to_timestamp(source: DataType) -> Cast:
     def exact(value: pa.Array) -> pa.Array:
         wide = pc.cast(value, pa.decimal256(WIDEST, value.type.scale))
         micros = pc.multiply(pc.cast(wide, pa.decimal256(50, value.type.scale)), pa.scalar(Decimal(_SECOND)))
-        return _exact_to_integer(micros, pa.int64()).view(kind)
+        return exact_to_integer(micros, pa.int64()).view(kind)
 
     return exact

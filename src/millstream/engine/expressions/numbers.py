@@ -64,7 +64,7 @@ def plain_cast(value: Any, kind: pa.DataType) -> Any:
     return pc.divide(pc.cast(units, kind), pa.scalar(10.0**value.type.scale))
 
 
-# So many digits of a DECIMAL are one division of exact DOUBLEs away from the nearest one.
+# So many digits of a DECIMAL are one division of exact DOUBLEs away from the nearest one (bench tricks).
 _EXACT_DIGITS = 15
 
 
@@ -122,6 +122,25 @@ def rescaled(value: Any, kind: pa.DataType) -> Any:
     if not pc.all(fits).as_py():
         wide = pc.if_else(fits, wide, pa.scalar(None, wide.type))
     return pc.cast(wide, kind)
+
+
+def limits(kind: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest whole number of a type."""
+    bits = int(kind.bit_width) - 1
+    return -(2**bits), 2**bits - 1
+
+
+def exact_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
+    """DECIMALs without what stands after the point; null where that does not fit."""
+    whole = pc.cast(pc.trunc(pc.cast(value, pa.decimal256(WIDEST, value.type.scale))), pa.decimal256(WIDEST, 0))
+    low, high = (pa.scalar(Decimal(limit), whole.type) for limit in limits(kind))
+    fits = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
+    return pc.cast(pc.cast(only_where(fits, whole), pa.decimal128(types.MOST_DIGITS, 0)), kind)
+
+
+def only_where(fits: pa.Array, value: pa.Array) -> pa.Array:
+    """The values that fit; null for the others."""
+    return value if pc.all(fits).as_py() else pc.if_else(fits, value, pa.scalar(None, value.type))
 
 
 def checked(found: Any, left: Any, right: Any, why: str) -> Any:

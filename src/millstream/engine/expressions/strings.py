@@ -9,13 +9,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.widths import checked
+from millstream.model import moments
 
 Text = Callable[[pa.Array], pa.Array]
 _LONGEST = 2**31 - 1
 
 
+def joined(*parts: Any) -> pa.Array:
+    """Texts one after the other; null where one is."""
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def unblanked(value: pa.Array) -> pa.Array:
+    """Texts without the blanks around them that mean nothing in a value."""
+    return pc.utf8_trim(value, moments.BLANKS)
+
+
 def _cased(quick: Text, change: Callable[[str], str]) -> Text:
-    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: those texts one by one."""
+    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: those texts one by one.
+
+    Arrow is faster (bench tricks), and right for the others.
+    """
 
     def compute(value: pa.Array) -> pa.Array:
         if pc.all(pc.string_is_ascii(value)).as_py() is not False:

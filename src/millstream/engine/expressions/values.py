@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import Bools
-from millstream.engine.numbers import plain_cast
+from millstream.engine.expressions.numbers import plain_cast
 from millstream.engine.widths import repeated
 
 
@@ -17,6 +17,11 @@ def as_mask(value: Any, rows: int) -> Bools:
     if isinstance(value, pa.Scalar):
         return np.full(rows, bool(value.as_py()), dtype=np.bool_)
     return np.asarray(pc.fill_null(value, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def as_bools(value: pa.Array) -> Bools:
+    """An array without nulls, for NumPy to write on."""
+    return np.array(value.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def as_array(value: Any, rows: int, kind: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Typed expressions to functions over Arrow columns, compiled once per plan and called once per batch."""
+"""Predicates over Arrow columns: which rows pass, as a mask or as positions; unknown (null) does not pass."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.comparing import compared_as as compared_as
-from millstream.engine.compiler import Compiled, Compiler
-from millstream.engine.raising import may_raise
-from millstream.engine.some_rows import Columns as Columns
-from millstream.engine.some_rows import narrowed
-from millstream.engine.values import as_array as as_array
-from millstream.engine.values import as_mask
+from millstream.engine.expressions.compiler import compile_expr
+from millstream.engine.expressions.operands import Compiled
+from millstream.engine.expressions.raising import may_raise
+from millstream.engine.expressions.some_rows import Columns, narrowed
+from millstream.engine.expressions.values import as_mask
 from millstream.model.expr import Expr
 from millstream.model.functions import Function
 
 
-def compile_expr(expr: Expr, functions: Mapping[str, Function]) -> Compiled:
-    """A function that computes the expression from columns."""
-    return Compiler(functions).compile(expr)
-
-
 def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Bools]:
-    """All predicates at once: which of so many rows pass; unknown (null) does not pass."""
+    """All predicates at once: which of so many rows pass."""
     if len(predicates) > 1 and any(may_raise(predicate, functions) for predicate in predicates):
         passing = compile_filter(predicates, functions)
 
@@ -48,7 +41,7 @@ def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Functi
 
 
 def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Ints]:
-    """The same as positions of the rows that pass, which is faster where few do.
+    """The same as positions of the rows that pass, which is faster where few do (bench tricks).
 
     Predicates that may raise come last and see only rows that the others let pass.
     """
