@@ -15,7 +15,7 @@ import pytest
 from millstream.engine import judge
 from millstream.engine.files import Files
 from millstream.errors import ScriptError
-from millstream.lab.paper_state_slice import holds, plan_of
+from millstream.lab.papers.state_slice.model import holds, plan_of
 from millstream.lab.workloads import TABLE_4
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.lease import Lease

@@ -156,9 +156,9 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     near, *others = sorted({unit.interval for unit in own}, key=lambda interval: max(interval.hi, -interval.lo))
     ledger = Ledger()
     ledger.add(unit for unit in own if unit.interval != near)
-    (walk,) = ledger.fresh()
-    assert ledger.take_task(walk).interval == others[0]
+    (progress,) = ledger.fresh()
+    assert ledger.take_task(progress).interval == others[0]
     ledger.add(unit for unit in own if unit.interval == near)
-    (walk,) = ledger.fresh()
-    assert [ledger.take_task(walk).interval for _ in others] == [near, *others[1:]]
-    assert not ledger.walks()
+    (progress,) = ledger.fresh()
+    assert [ledger.take_task(progress).interval for _ in others] == [near, *others[1:]]
+    assert not ledger.in_progress()

@@ -40,7 +40,7 @@ def text_of(step: Step) -> str:
 
 
 def python(control: Control, step: Step) -> str | None:
-    pipeline = Pipeline("test", control.directory.place)
+    pipeline = Pipeline("test", control.directory.location)
     pipeline._control = control
     action, name, *rest = step
     given = dict(pair.split(" = ") for pair in rest[1].replace("'", "").split(", ")) if rest[1:] else {}
@@ -53,7 +53,7 @@ def python(control: Control, step: Step) -> str | None:
 
 def command(control: Control, step: Step) -> str | None:
     action, name, *_ = step
-    place = control.directory.place
+    place = control.directory.location
     given = ["drop", place, name] if action == "drop" else ["add", place, "-", "--functions", "../mine.py"]
     found = CliRunner().invoke(main, ["query", *given], input="" if action == "drop" else text_of(step))
     assert found.exit_code in (0, 2), found.output
@@ -210,7 +210,7 @@ def test_a_batch_that_comes_between_hides_no_change(control: Control, when: str)
 
 
 def test_what_became_of_a_change(control: Control) -> None:
-    changes = Changes.of(control.directory.place)
+    changes = Changes.of(control.directory.location)
     dropped = changes.drop("FAR")
     assert changes.outcome(dropped) == "waits; it takes effect when the pipeline is started next"
     control.change(4)

@@ -38,7 +38,7 @@ def kernel(seconds: int) -> None:
 @click.option("--rounds", type=int, default=7, show_default=True, help="Turns each way takes.")
 def tricks(rounds: int) -> None:
     """What each trick of the engine brings, against the plain way to the same result."""
-    from millstream.lab import bench_tricks
+    from millstream.lab.bench import tricks as bench_tricks
 
     _show(bench_tricks.report(rounds))
 

@@ -32,7 +32,7 @@ class SegmentEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingUnit:
+class DeferredUnit:
     """A unit by the numbers of its segments."""
 
     probe: int
@@ -60,7 +60,7 @@ class ChainManifest:
     taken: int = 0
     expired: int = 0
     segments: tuple[SegmentEntry, ...] = ()
-    ledger: tuple[WaitingUnit, ...] = ()
+    ledger: tuple[DeferredUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class ChainManifest:
             expired=saved["expired"],
             segments=tuple(SegmentEntry.from_json(entry) for entry in saved["segments"]),
             ledger=tuple(
-                WaitingUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
+                DeferredUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
             ),
             held=tuple(HeldEntry(**entry) for entry in saved["held"]),
         )

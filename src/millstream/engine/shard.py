@@ -17,11 +17,11 @@ from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
+from millstream.engine.policy import Policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import Held, Part
+from millstream.engine.release import OrderedBuffer, OrderedRun
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
-from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.plan.nodes import Chain, Plan, Signature
 
@@ -31,7 +31,7 @@ _Parts = Iterator[Mapping[Signature, Mapping[str, pa.RecordBatch]]]
 @dataclass(slots=True)
 class _Running:
     chain: ChainRun
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, OrderedBuffer] = field(default_factory=dict)
 
 
 class Shard:
@@ -126,7 +126,7 @@ class Shard:
                     yield from self._let_through(running, joined)
             return
         for chain in found:
-            chain.put_off()
+            chain.defer()
         for chain, joined in self._backlog.run(list(found), budget):
             yield from self._let_through(found[chain], joined)
 
@@ -135,9 +135,9 @@ class Shard:
         if not self._strict:
             yield Results(joined.queries, joined.batch, joined.rows)
             return
-        part = Part.of(joined.pairs, joined.batch, joined.rows)
+        part = OrderedRun.of(joined.pairs, joined.batch, joined.rows)
         for query in joined.queries:
-            running.held.setdefault(query, Held()).add(part)
+            running.held.setdefault(query, OrderedBuffer()).add(part)
 
     def advance(self, watermarks: Mapping[Signature, int]) -> Iterator[Results]:
         """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
@@ -200,7 +200,7 @@ class Shard:
             running.chain.restore(manifest)
             since = running.chain.since()
             running.held = {
-                entry.query: Held.restored(rows.load(entry.name))
+                entry.query: OrderedBuffer.restored(rows.load(entry.name))
                 for entry in manifest.held
                 if since.get(entry.query) == entry.since
             }

@@ -16,5 +16,5 @@ from millstream.engine.expressions.comparing import compared_as as compared_as
 from millstream.engine.expressions.compiler import compile_expr as compile_expr
 from millstream.engine.expressions.conditions import compile_condition as compile_condition
 from millstream.engine.expressions.conditions import compile_filter as compile_filter
-from millstream.engine.expressions.some_rows import Columns as Columns
+from millstream.engine.expressions.some_rows import ColumnLookup as ColumnLookup
 from millstream.engine.expressions.values import as_array as as_array

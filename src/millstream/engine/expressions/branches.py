@@ -15,7 +15,7 @@ from millstream.engine.expressions.comparing import is_in
 from millstream.engine.expressions.numbers import plain_cast
 from millstream.engine.expressions.operands import FAILURES, Compiled, Operands, row_count, scalar
 from millstream.engine.expressions.operations import Way, compared
-from millstream.engine.expressions.some_rows import Choice, Columns, chosen, narrowed, spread
+from millstream.engine.expressions.some_rows import Choice, ColumnLookup, chosen, narrowed, spread
 from millstream.engine.expressions.values import as_array, as_mask
 from millstream.model import types
 from millstream.model.expr import Call, Literal
@@ -49,7 +49,7 @@ def _logic(operands: Operands, call: Call) -> Compiled:
     careful = [operands.may_raise(arg) for arg in ordered]
     (first, *rest), rows = [operands.compile(arg) for arg in ordered], row_count(call)
 
-    def compute(columns: Columns) -> Any:
+    def compute(columns: ColumnLookup) -> Any:
         found = first(columns)
         for part, care in zip(rest, careful[1:], strict=True):
             if not care:
@@ -76,13 +76,13 @@ def _case(operands: Operands, call: Call) -> Compiled:
     thens = [operands.as_type(arg, call.type) for arg in (*branches[1::2], otherwise)]
     pairs = list(zip(whens, thens, strict=False))
 
-    def at_once(columns: Columns) -> Any:
+    def at_once(columns: ColumnLookup) -> Any:
         result = thens[-1](columns)
         for when, then in reversed(pairs):
             result = pc.if_else(pc.fill_null(when(columns), False), then(columns), result)
         return as_array(result, rows(columns), kind)
 
-    def in_turn(columns: Columns) -> Any:
+    def in_turn(columns: ColumnLookup) -> Any:
         return chosen(columns, rows(columns), _cases(whens, thens), kind)
 
     return _careful(operands, call, at_once, in_turn)
@@ -92,10 +92,10 @@ def _coalesce(operands: Operands, call: Call) -> Compiled:
     kind, rows = arrow_type(call.type), row_count(call)
     args = [operands.as_type(arg, call.type) for arg in call.args]
 
-    def at_once(columns: Columns) -> Any:
+    def at_once(columns: ColumnLookup) -> Any:
         return as_array(pc.coalesce(*(arg(columns) for arg in args)), rows(columns), kind)
 
-    def in_turn(columns: Columns) -> Any:
+    def in_turn(columns: ColumnLookup) -> Any:
         return chosen(columns, rows(columns), _first_known(args), kind)
 
     return _careful(operands, call, at_once, in_turn)
@@ -108,7 +108,7 @@ def _careful(operands: Operands, call: Call, at_once: Compiled, in_turn: Compile
     if operands.calls_users(call):
         return in_turn
 
-    def compute(columns: Columns) -> Any:
+    def compute(columns: ColumnLookup) -> Any:
         try:
             return at_once(columns)
         except FAILURES:
@@ -121,7 +121,7 @@ def _nullif(operands: Operands, call: Call) -> Compiled:
     value, kind = operands.compile(call.args[0]), arrow_type(call.type)
     same = compared(operands, Call("=", call.args, types.BOOLEAN))
 
-    def compute(columns: Columns) -> Any:
+    def compute(columns: ColumnLookup) -> Any:
         equal = pc.fill_null(same(columns), False)
         return pc.if_else(equal, pa.scalar(None, kind), value(columns))
 
@@ -142,18 +142,18 @@ def _first_known(args: Sequence[Compiled]) -> Iterator[Choice]:
     yield partial(_everywhere, args[-1])
 
 
-def _where(when: Compiled, then: Compiled, columns: Columns, rows: int) -> tuple[Bools, Compiled]:
+def _where(when: Compiled, then: Compiled, columns: ColumnLookup, rows: int) -> tuple[Bools, Compiled]:
     return as_mask(when(columns), rows), then
 
 
-def _where_known(arg: Compiled, columns: Columns, rows: int) -> tuple[Bools, Compiled]:
+def _where_known(arg: Compiled, columns: ColumnLookup, rows: int) -> tuple[Bools, Compiled]:
     value = arg(columns)
     mask = as_mask(pc.is_valid(value), rows)
     known = value if isinstance(value, pa.Scalar) else value.filter(pa.array(mask))
     return mask, lambda _: known
 
 
-def _everywhere(then: Compiled, _columns: Columns, rows: int) -> tuple[Bools, Compiled]:
+def _everywhere(then: Compiled, _columns: ColumnLookup, rows: int) -> tuple[Bools, Compiled]:
     return np.ones(rows, dtype=np.bool_), then
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from millstream.engine.expressions.branches import BRANCHES
 from millstream.engine.expressions.operands import Compiled, Operands, scalar
 from millstream.engine.expressions.operations import OPERATIONS, Way, registered
-from millstream.engine.expressions.some_rows import Columns
+from millstream.engine.expressions.some_rows import ColumnLookup
 from millstream.errors import InternalError
 from millstream.model.expr import Call, Column, Expr, Literal, walk
 from millstream.model.functions import Function
@@ -51,7 +51,7 @@ class Compiler(Operands):
         keep = not self.calls_users(call)
         kept: list[pa.Scalar] = []
 
-        def compute(columns: Columns) -> Any:
+        def compute(columns: ColumnLookup) -> Any:
             if kept:
                 return kept[0]
             found = compiled(columns)[0]

@@ -12,18 +12,20 @@ from millstream.engine.arrow import Bools, Ints
 from millstream.engine.expressions.compiler import compile_expr
 from millstream.engine.expressions.operands import Compiled
 from millstream.engine.expressions.raising import may_raise
-from millstream.engine.expressions.some_rows import Columns, narrowed
+from millstream.engine.expressions.some_rows import ColumnLookup, narrowed
 from millstream.engine.expressions.values import as_mask
 from millstream.model.expr import Expr
 from millstream.model.functions import Function
 
 
-def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Bools]:
+def compile_condition(
+    predicates: Sequence[Expr], functions: Mapping[str, Function]
+) -> Callable[[ColumnLookup, int], Bools]:
     """All predicates at once: which of so many rows pass."""
     if len(predicates) > 1 and any(may_raise(predicate, functions) for predicate in predicates):
         passing = compile_filter(predicates, functions)
 
-        def passes_in_turn(columns: Columns, rows: int) -> Bools:
+        def passes_in_turn(columns: ColumnLookup, rows: int) -> Bools:
             kept = np.zeros(rows, dtype=np.bool_)
             kept[passing(columns, rows)] = True
             return kept
@@ -31,7 +33,7 @@ def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Functi
         return passes_in_turn
     compiled = [compile_expr(predicate, functions) for predicate in predicates]
 
-    def passes(columns: Columns, rows: int) -> Bools:
+    def passes(columns: ColumnLookup, rows: int) -> Bools:
         kept = np.ones(rows, dtype=np.bool_)
         for one in compiled:
             kept &= as_mask(one(columns), rows)
@@ -40,7 +42,9 @@ def compile_condition(predicates: Sequence[Expr], functions: Mapping[str, Functi
     return passes
 
 
-def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]) -> Callable[[Columns, int], Ints]:
+def compile_filter(
+    predicates: Sequence[Expr], functions: Mapping[str, Function]
+) -> Callable[[ColumnLookup, int], Ints]:
     """The same as positions of the rows that pass, which is faster where few do (bench tricks).
 
     Predicates that may raise come last and see only rows that the others let pass.
@@ -51,7 +55,7 @@ def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]
     first = compiled[: len(compiled) - careful] or compiled[:1]
     last = compiled[len(first) :]
 
-    def passing(columns: Columns, rows: int) -> Ints:
+    def passing(columns: ColumnLookup, rows: int) -> Ints:
         found = _passing(first, columns, rows)
         for one in last:
             if len(found):
@@ -62,7 +66,7 @@ def compile_filter(predicates: Sequence[Expr], functions: Mapping[str, Function]
     return passing
 
 
-def _passing(compiled: Sequence[Compiled], columns: Columns, rows: int) -> Ints:
+def _passing(compiled: Sequence[Compiled], columns: ColumnLookup, rows: int) -> Ints:
     kept: pa.Array | None = None
     for one in compiled:
         value = one(columns)

@@ -11,14 +11,14 @@ import pyarrow as pa
 from millstream.engine.arrow import arrow_type
 from millstream.engine.expressions.numbers import plain_cast
 from millstream.engine.expressions.raising import may_raise
-from millstream.engine.expressions.some_rows import Columns, where_known
+from millstream.engine.expressions.some_rows import ColumnLookup, where_known
 from millstream.errors import InternalError
 from millstream.model.expr import Call, Column, Expr, Literal, walk
 from millstream.model.functions import Function
 from millstream.model.types import DataType, Family
 
-Compiled = Callable[[Columns], Any]
-After = Callable[[Any, Columns], Any]
+Compiled = Callable[[ColumnLookup], Any]
+After = Callable[[Any, ColumnLookup], Any]
 """An argument's values, given those of the argument before it."""
 FAILURES = (pa.ArrowInvalid, ArithmeticError, ValueError)
 """What a value makes an operation raise."""
@@ -61,7 +61,7 @@ class Operands(ABC):
         if after is None:
             return lambda columns: function(left(columns), right(columns))
 
-        def compute(columns: Columns) -> Any:
+        def compute(columns: ColumnLookup) -> Any:
             first = left(columns)
             return function(first, after(first, columns))
 
@@ -74,7 +74,7 @@ class Operands(ABC):
         rows, wanted = row_count(call), arrow_type(kind or arg.type)
         careful = self.calls_users(arg)
 
-        def compute(first: Any, columns: Columns) -> Any:
+        def compute(first: Any, columns: ColumnLookup) -> Any:
             nonlocal careful
             if not careful:
                 try:
@@ -87,7 +87,7 @@ class Operands(ABC):
         return compute
 
 
-def row_count(call: Call) -> Callable[[Columns], int]:
+def row_count(call: Call) -> Callable[[ColumnLookup], int]:
     """How many rows there are, from a column that the call looks at anyway."""
     column = next((node for node in walk(call) if isinstance(node, Column)), None)
     return (lambda _: 1) if column is None else (lambda columns: len(columns(column)))

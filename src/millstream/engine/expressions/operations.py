@@ -14,7 +14,7 @@ from millstream.engine.expressions import casts, numbers, rounding, strings, tim
 from millstream.engine.expressions.comparing import compared_as, comparison, extreme
 from millstream.engine.expressions.operands import Compiled, Operands, constant, row_count
 from millstream.engine.expressions.registered import caller
-from millstream.engine.expressions.some_rows import Columns
+from millstream.engine.expressions.some_rows import ColumnLookup
 from millstream.engine.expressions.values import as_array
 from millstream.model import types
 from millstream.model.expr import COMPARISONS, Call
@@ -128,7 +128,7 @@ def _concat(operands: Operands, call: Call) -> Compiled:
     if not any(after[1:]):
         return lambda columns: pc.binary_join_element_wise(*(arg(columns) for arg in args), "")
 
-    def compute(columns: Columns) -> Any:
+    def compute(columns: ColumnLookup) -> Any:
         found = args[0](columns)
         for arg, careful in zip(args[1:], after[1:], strict=True):
             more = arg(columns) if careful is None else careful(found, columns)
@@ -147,7 +147,7 @@ def registered(operands: Operands, function: Function, call: Call) -> Compiled:
     ]
     give, rows = caller(function, call.type), row_count(call)
 
-    def compute(columns: Columns) -> Any:
+    def compute(columns: ColumnLookup) -> Any:
         count = rows(columns)
         values = [(arg(columns), kind) for arg, kind in args]
         return give([as_array(value, count, kind or value.type) for value, kind in values], count)

@@ -13,12 +13,12 @@ from millstream.engine.arrow import Ints
 from millstream.engine.widths import repeated
 from millstream.model.expr import Column
 
-Columns = Callable[[Column], pa.Array]
-Choice = Callable[[Columns, int], Any]
+ColumnLookup = Callable[[Column], pa.Array]
+Choice = Callable[[ColumnLookup, int], Any]
 """Of the rows that are left: which are taken, and a function that gives their values from their columns."""
 
 
-def narrowed(columns: Columns, rows: Ints) -> Columns:
+def narrowed(columns: ColumnLookup, rows: Ints) -> ColumnLookup:
     """The same columns with these rows only, each taken once."""
     taken: dict[Column, pa.Array] = {}
     positions = pa.array(rows)
@@ -39,7 +39,9 @@ def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
     return values.take(pa.array(sources, mask=sources < 0))
 
 
-def where_known(known: Any, columns: Columns, count: int, value: Callable[[Columns], Any], kind: pa.DataType) -> Any:
+def where_known(
+    known: Any, columns: ColumnLookup, count: int, value: Callable[[ColumnLookup], Any], kind: pa.DataType
+) -> Any:
     """A value for the rows where another one is not null; null elsewhere."""
     if known.is_valid if isinstance(known, pa.Scalar) else not known.null_count:
         return value(columns)
@@ -52,7 +54,7 @@ def where_known(known: Any, columns: Columns, count: int, value: Callable[[Colum
     return found if isinstance(found, pa.Scalar) else spread(found, rows, count)
 
 
-def chosen(columns: Columns, count: int, choices: Iterable[Choice], kind: pa.DataType) -> pa.Array:
+def chosen(columns: ColumnLookup, count: int, choices: Iterable[Choice], kind: pa.DataType) -> pa.Array:
     """Each row's value from the first choice that takes it; the last takes all that are left."""
     left = np.arange(count)
     rows: list[Ints] = []

@@ -21,7 +21,7 @@ Values: TypeAlias = "np.ndarray | pa.Array"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Columns:
     """Columns of the same rows, by name."""
 
     schema: pa.Schema
@@ -31,7 +31,7 @@ class Frame:
     _widest: dict[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch) -> Frame:
+    def of(cls, rows: pa.RecordBatch) -> Columns:
         names, kinds = rows.schema.names, rows.schema.types
         values = {name: _plain(column, kind) for name, column, kind in zip(names, rows.columns, kinds, strict=True)}
         return cls(rows.schema, dict(zip(names, kinds, strict=True)), values)
@@ -60,8 +60,8 @@ class Frame:
             self._widths[name] = widths(self.values[name])
         return self._widths[name]
 
-    def take(self, positions: Ints) -> Frame:
-        return Frame(self.schema, self.kinds, {name: taken(some, positions) for name, some in self.values.items()})
+    def take(self, positions: Ints) -> Columns:
+        return Columns(self.schema, self.kinds, {name: taken(some, positions) for name, some in self.values.items()})
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
         """A column at these rows, for Arrow."""
@@ -72,13 +72,13 @@ class Frame:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def merged(parts: Sequence[Frame], order: Ints) -> Frame:
+def merged(parts: Sequence[Columns], order: Ints) -> Columns:
     """Rows of several, numbered through."""
     schema, kinds = parts[0].schema, parts[0].kinds
     values: dict[str, Values] = {}
     for name, kind in kinds.items():
         values[name] = taken(_joined([part.values[name] for part in parts], kind), order)
-    return Frame(schema, kinds, values)
+    return Columns(schema, kinds, values)
 
 
 def _joined(parts: Sequence[Values], kind: pa.DataType) -> Values:

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.engine import probe, release, segment, serving
+from millstream.engine import fan_out, probe, release, segment
 from millstream.engine.arrow import Ints
+from millstream.engine.columns import Columns
 from millstream.engine.expressions import branches, comparing, conditions, number_texts, numbers, rounding, strings
 from millstream.engine.expressions.compiler import compile_expr
 from millstream.engine.expressions.some_rows import chosen
 from millstream.engine.files import Files, sync_paths
-from millstream.engine.frame import Frame
+from millstream.engine.gathered_rows import MatchRanges
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
-from millstream.engine.stacked import Met
 from millstream.engine.store import FileStore
 from millstream.model import types
 from millstream.model.expr import Call, Column, Expr, Literal
@@ -106,11 +106,11 @@ def _of_segments(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
     )
     large = _segment(rng, rows(200_000), rows(100_000))
     sought = np.sort(codes([pa.array(rng.integers(0, rows(100_000), rows(20_000)))], rows(20_000)))
-    large._places(sought)  # makes the heads, once for a segment
+    large._positions(sought)  # makes the heads, once for a segment
     yield Trick(
         "segment: find 20,000 of 100,000 keys by their leading bits",
         lambda: np.searchsorted(large.keys, sought),
-        lambda: large._places(sought),
+        lambda: large._positions(sought),
     )
     begin, end = large.ranges(sought)
     times = rng.integers(large.first, large.last, len(sought))
@@ -120,7 +120,7 @@ def _of_segments(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
         lambda: large.locate(begin, end, times),
     )
     batch = _batch(rng, rows(1_000), 100)
-    frame, order = Frame.of(batch), rng.permutation(rows(1_000))
+    frame, order = Columns.of(batch), rng.permutation(rows(1_000))
     yield Trick(
         "frame: 1,000 rows of 4 columns taken as arrays",
         lambda: batch.take(pa.array(order)),
@@ -187,7 +187,7 @@ class _Batch:
     def __init__(self, prober: Segment, states: list[Segment], rng: np.random.Generator) -> None:
         self._states = states
         self._found = [probe.ranges(prober, state, Interval(-(10**12), 10**12)) for state in states]
-        self._met = Met(states, self._found)
+        self._met = MatchRanges(states, self._found)
         self._order = np.argsort(rng.integers(0, 12, len(self._met)), kind="stable")
 
     def taken(self) -> list[np.ndarray]:
@@ -210,7 +210,7 @@ def _of_routing(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
     for count in (3, 12, 24):
         cuts = np.linspace(-500, 500, count).astype(int).tolist()
         name = f"serving: 65,536 differences compared with each of {count} cuts"
-        yield Trick(name, partial(_searched, apart, cuts), partial(serving.routed, apart, cuts))
+        yield Trick(name, partial(_searched, apart, cuts), partial(fan_out.routed, apart, cuts))
     count = rows(20_000)
     places = (
         rng.integers(0, 10**6, count),

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.engine.frame import Frame, merged
+from millstream.engine.columns import Columns, merged
 
 ROWS = pa.RecordBatch.from_pydict(
     {
@@ -36,7 +36,7 @@ def same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS.slice(2, 4), ROWS.slice(3, 0)])
 def test_rows_come_out_as_they_went_in(rows: pa.RecordBatch) -> None:
-    frame = Frame.of(rows)
+    frame = Columns.of(rows)
     plain = {name for name, values in frame.values.items() if isinstance(values, np.ndarray)}
     assert plain == (PLAIN if len(rows) else set())
     assert same(frame.rows(), rows)
@@ -45,14 +45,14 @@ def test_rows_come_out_as_they_went_in(rows: pa.RecordBatch) -> None:
 @pytest.mark.parametrize("start", [0, 2])
 def test_rows_are_taken_as_arrow_takes_them(start: int) -> None:
     rows, order = ROWS.slice(start), np.array([4, 0, 0, 3, 1])
-    assert same(Frame.of(rows).take(order).rows(), rows.take(pa.array(order)))
+    assert same(Columns.of(rows).take(order).rows(), rows.take(pa.array(order)))
     for name in rows.schema.names:
-        assert str(Frame.of(rows).gather(name, order)) == str(rows.column(name).take(pa.array(order)))
+        assert str(Columns.of(rows).gather(name, order)) == str(rows.column(name).take(pa.array(order)))
 
 
 def test_merged_rows_are_those_of_all_parts() -> None:
     parts, order = [ROWS.slice(0, 3), ROWS.slice(3, 1), ROWS.slice(4)], np.array([6, 5, 4, 3, 2, 1, 0])
-    found = merged([Frame.of(part) for part in parts], order)
+    found = merged([Columns.of(part) for part in parts], order)
     assert same(found.rows(), ROWS.take(pa.array(order)))
     assert isinstance(found.values["holes"], pa.Array), "plain in one part only"
     assert isinstance(found.values["whole"], np.ndarray)

@@ -1,8 +1,8 @@
-"""Who gets which pairs.
+"""Which queries get which pairs.
 
-A chunk of pairs is brought into the order of the cuts inside its slice, so that each query's pairs are one contiguous
-stretch; columns are gathered once and handed to every query as views. Only conditions that differ between queries and
-residual predicates cost each query something of its own.
+A chunk of pairs is sorted by the cuts inside its slice, so that each query's pairs are one contiguous range. Columns
+are gathered once and every query gets views of them. A query costs something of its own only where its selections
+differ from those of others or where it has a residual predicate.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.guards import Guard
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming
+from millstream.engine.shared_bounds import SharedBound
 from millstream.engine.widths import overflowed
 from millstream.errors import QueryFailed
 from millstream.model.interval import Interval
@@ -27,25 +27,25 @@ Served = tuple[list[str], Pairs, pa.RecordBatch]
 """Rows, the pairs they are made of, and the names of all queries that get them."""
 
 
-class Layout:
+class FanOut:
     """Which classes of pairs each query gets, where differences lie `within` an interval with these cuts inside."""
 
     def __init__(
-        self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], guards: Mapping[str, Guard]
+        self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], shared: Mapping[str, SharedBound]
     ) -> None:
         self.cuts = cuts
         left, right = ({name for member in members for name in member.wide[side]} for side in (0, 1))
         self.wide = (tuple(left), tuple(right))
         borders = [within.lo, *cuts, within.hi]
-        found: dict[Guard | None, dict[str, list[_Share]]] = {}
+        found: dict[SharedBound | None, dict[str, list[_Share]]] = {}
         for member in members:
             first, last = bisect_left(borders, member.interval.lo), bisect_right(borders, member.interval.hi) - 1
             if first < last:
-                behind = found.setdefault(guards.get(member.name), {})
-                behind.setdefault(member.family, []).append((member, first, last))
+                behind = found.setdefault(shared.get(member.name), {})
+                behind.setdefault(member.group, []).append((member, first, last))
         # The widest first: narrower ones find its columns gathered.
         self.behind = {
-            guard: sorted(map(Family, some.values()), key=Family.narrowness) for guard, some in found.items()
+            bound: sorted(map(QueryGroup, some.values()), key=QueryGroup.narrowness) for bound, some in found.items()
         }
 
 
@@ -53,7 +53,7 @@ _Share = tuple[MemberRun, int, int]
 """A query that gets the classes of pairs from the first up to but not including the last."""
 
 
-class Family:
+class QueryGroup:
     """Queries that differ in nothing but their windows: predicates are evaluated and rows made for the stretch that
     covers them all, then cut into pieces at the ends of their windows. So every row is made once.
     """
@@ -93,15 +93,15 @@ class Family:
     def _pieces(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
         low = ends[self._marks[0]]
         shared = pairs.stretch(low, ends[self._marks[-1]])
-        places = [ends[mark] - low for mark in self._marks]
+        stops = [ends[mark] - low for mark in self._marks]
         kept = None if self._member.takes_all else _kept(shared, self._member, conditions)
         if kept is not None:
             shared = shared.at(kept)
-            places = np.searchsorted(kept, places).tolist()
+            stops = np.searchsorted(kept, stops).tolist()
         if not len(shared):
             return
         rows = self._member.rows(shared)
-        for served, (start, stop) in zip(self._served, pairwise(places), strict=True):
+        for served, (start, stop) in zip(self._served, pairwise(stops), strict=True):
             if served and start < stop:
                 yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
 
@@ -113,59 +113,59 @@ class Family:
         found = []
         for share in self._shares:
             try:
-                for _ in Family([share])._in_halves(pairs, ends, conditions):
+                for _ in QueryGroup([share])._in_halves(pairs, ends, conditions):
                     pass
             except QueryFailed:
                 found.append(share[0].name)
         return found
 
 
-class Server:
+class PairRouter:
     """Rows with all queries that get them, for pairs of the same two segments, chunk by chunk.
 
-    `within` bounds the differences of all pairs. Queries behind a guard see only what it lets through, once that is
-    enough to be worth looking at.
+    `within` contains the time differences of all pairs. Queries with a shared bound see only the pairs that pass it;
+    these are collected until there are `enough` of them.
     """
 
-    def __init__(self, layout: Layout, within: Interval, conditions: Conditions, enough: int = 0) -> None:
-        self._layout, self._within, self._conditions, self._enough = layout, within, conditions, enough
-        self._waiting: dict[Guard, list[Pairs]] = {}
+    def __init__(self, fan_out: FanOut, within: Interval, conditions: Conditions, enough: int = 0) -> None:
+        self._fan_out, self._within, self._conditions, self._enough = fan_out, within, conditions, enough
+        self._waiting: dict[SharedBound, list[Pairs]] = {}
 
     def serve(self, pairs: Pairs) -> Iterator[Served]:
-        for some in pairs.cut(self._layout.wide):
+        for some in pairs.cut(self._fan_out.wide):
             yield from self._serve(some)
 
     def _serve(self, pairs: Pairs) -> Iterator[Served]:
         if not len(pairs):
             return
-        for guard, families in self._layout.behind.items():
-            passed = pairs if guard is None else _passed(guard, pairs, self._within)
-            if guard is None or passed is pairs:
-                yield from self._look_at(passed, families)
+        for bound, groups in self._fan_out.behind.items():
+            passed = pairs if bound is None else _passed(bound, pairs, self._within)
+            if bound is None or passed is pairs:
+                yield from self._look_at(passed, groups)
                 continue
-            waiting = self._waiting.setdefault(guard, [])
+            waiting = self._waiting.setdefault(bound, [])
             waiting.append(passed)
             if sum(map(len, waiting)) >= self._enough:
-                yield from self._look_at_all(self._waiting.pop(guard), families)
+                yield from self._look_at_all(self._waiting.pop(bound), groups)
 
     def finish(self) -> Iterator[Served]:
-        """What still waits behind guards."""
-        for guard, waiting in self._waiting.items():
-            yield from self._look_at_all(waiting, self._layout.behind[guard])
+        """The pairs that are still collected."""
+        for bound, waiting in self._waiting.items():
+            yield from self._look_at_all(waiting, self._fan_out.behind[bound])
 
-    def _look_at_all(self, waiting: Sequence[Pairs], families: Sequence[Family]) -> Iterator[Served]:
-        for pairs in _joined(waiting).cut(self._layout.wide):
-            yield from self._look_at(pairs, families)
+    def _look_at_all(self, waiting: Sequence[Pairs], groups: Sequence[QueryGroup]) -> Iterator[Served]:
+        for pairs in _joined(waiting).cut(self._fan_out.wide):
+            yield from self._look_at(pairs, groups)
 
-    def _look_at(self, pairs: Pairs, families: Sequence[Family]) -> Iterator[Served]:
+    def _look_at(self, pairs: Pairs, groups: Sequence[QueryGroup]) -> Iterator[Served]:
         if not len(pairs):
             return
         ends = [0, len(pairs)]
-        if self._layout.cuts:
-            order, ends = routed(pairs.differences(), self._layout.cuts)
+        if self._fan_out.cuts:
+            order, ends = routed(pairs.differences(), self._fan_out.cuts)
             pairs = pairs.at(order)
-        for family in families:
-            yield from family.serve(pairs, ends, self._conditions)
+        for group in groups:
+            yield from group.serve(pairs, ends, self._conditions)
 
 
 def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
@@ -198,17 +198,17 @@ def _joined(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(some.left, some.right, left_rows, right_rows, some.equal)
 
 
-def _passed(guard: Guard, pairs: Pairs, within: Interval) -> Pairs:
-    """The pairs a guard lets through, or all where they are so many that a guard is of no use."""
+def _passed(bound: SharedBound, pairs: Pairs, within: Interval) -> Pairs:
+    """The pairs that pass a shared bound, or all of them where so many pass that the bound saves nothing."""
     inside = pairs
-    if not guard.hull.covers(within):
+    if not bound.hull.covers(within):
         apart = pairs.differences()
-        inside = pairs.at(np.flatnonzero((apart >= guard.hull.lo) & (apart < guard.hull.hi)))
+        inside = pairs.at(np.flatnonzero((apart >= bound.hull.lo) & (apart < bound.hull.hi)))
         if not len(inside):
             return inside
     try:
         with blaming(()):
-            passing = guard.passing(inside.column, len(inside))
+            passing = bound.passing(inside.column, len(inside))
     except QueryFailed:
         return pairs  # the queries that it concerns will meet it again
     return pairs if len(passing) * 2 > len(pairs) else inside.at(passing)

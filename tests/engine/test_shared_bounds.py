@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from millstream.compile import compile_script
-from millstream.engine.guards import find_guards
+from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.errors import QueryFailed
 from millstream.model.functions import Function, function
 from millstream.testing import naive, run
@@ -87,12 +87,12 @@ def test_fifty_bounds_are_evaluated_about_once() -> None:
 def test_a_guard_is_the_weakest_of_bounds_on_the_same_expression(conditions: list[str], weakest: float | None) -> None:
     script = STREAMS + "".join(query(f"q{n}", one, "9 SECONDS") for n, one in enumerate(conditions))
     plan = compile_script(script)
-    guards = find_guards(plan.chains[0].members, {})
+    shared = find_shared_bounds(plan.chains[0].members, {})
     if weakest is None:
-        assert not guards
+        assert not shared
         return
-    assert len(set(guards.values())) == 1
-    assert len(guards) == len(conditions)
+    assert len(set(shared.values())) == 1
+    assert len(shared) == len(conditions)
     values = naive(plan.script.queries[0], ROWS)
     assert values
     # Nothing that a query wants is stopped, even at the bound itself.

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.engine.arrow import Ints
+from millstream.engine.gathered_rows import GatheredRows, MatchRanges
 from millstream.engine.keys import codes
 from millstream.engine.probe import matches, ranges
 from millstream.engine.segment import Segment, build
-from millstream.engine.stacked import Met, Stacked
 from millstream.model.interval import Interval
 
 tuples = st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), min_size=1, max_size=14)
@@ -54,7 +54,7 @@ def test_stacked_pairs_are_those_of_each_segment(
             longest = max(longest, *Counter(rows.tolist()).values())
             wanted.update(tuples_of(one, rows, state_rows))
         of_each.append(pairs)
-    met = Met(segments, [ranges(prober, one, interval) for one in segments])
+    met = MatchRanges(segments, [ranges(prober, one, interval) for one in segments])
     assert met.of_each() == of_each
     assert len(met) == sum(of_each)
     stacked = met.stacked(most)
@@ -67,7 +67,7 @@ def test_stacked_pairs_are_those_of_each_segment(
     assert Counter(row for some in found for row in tuples_of(some, some.rows, some.positions)) == wanted
 
 
-def tuples_of(state: Segment | Stacked, rows: Ints, positions: Ints) -> Iterator[tuple[object, ...]]:
+def tuples_of(state: Segment | GatheredRows, rows: Ints, positions: Ints) -> Iterator[tuple[object, ...]]:
     """What pairs hold of every kind of column, of times and of a condition."""
     columns = [state.gather(name, positions).to_pylist() for name in ("k", "byte", "text")]
     passed = state.passes(frozenset(), lambda one: one.times > 0).take(positions).tolist()

@@ -1,7 +1,7 @@
 """Rows picked from several segments, seen as one.
 
-A small batch meets many state segments with few rows each. Stacked, its matches are routed, gathered and given out
-once, instead of once per segment. A key's rows lie side by side, so they are picked four at a time, with the few
+A small batch meets many state segments with few rows each. Its matches are gathered first, so that they are routed
+once instead of once per segment. A key's rows lie side by side, so they are picked four at a time, with the few
 beside them that share their block: numpy copies four numbers in the time of one, and waits once for them. That pays
 where state is larger than the caches (bench tricks).
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.frame import Values, as_arrow, taken
+from millstream.engine.columns import Values, as_arrow, taken
 from millstream.engine.probe import spread
 from millstream.engine.segment import Condition, Segment
 from millstream.engine.widths import interleaved
@@ -26,7 +26,7 @@ _BITS = 2
 _WIDE = 1 << _BITS
 
 
-class Met:
+class MatchRanges:
     """What the rows of one probe meet in several segments: ranges of rows, segment by segment."""
 
     def __init__(self, segments: Sequence[Segment], ranges: Sequence[tuple[Ints, Ints]]) -> None:
@@ -36,7 +36,7 @@ class Met:
         hit = counts.nonzero()[0]
         self._segments = segments
         self._rows, self._begin, self._counts = hit % every, begin.take(hit), counts.take(hit)
-        self._places = hit.searchsorted(range(every, len(begin) + every, every))
+        self._stops = hit.searchsorted(range(every, len(begin) + every, every))
         self._ends = self._counts.cumsum()
 
     def __len__(self) -> int:
@@ -45,46 +45,46 @@ class Met:
 
     def of_each(self) -> list[int]:
         """How many pairs with each segment."""
-        upto = [0, *_upto(self._ends, self._places).tolist()]
+        upto = [0, *_upto(self._ends, self._stops).tolist()]
         return [stop - start for start, stop in pairwise(upto)]
 
-    def stacked(self, most: int) -> Iterator[Stacked] | None:
+    def stacked(self, most: int) -> Iterator[GatheredRows] | None:
         """The pairs, so many at a time, made when they are asked for; None where a single row meets more."""
         if len(self) > most and int(self._counts.max()) > most:
             return None
         return self._parts(most)
 
-    def _parts(self, most: int) -> Iterator[Stacked]:
+    def _parts(self, most: int) -> Iterator[GatheredRows]:
         if len(self) <= most:
             if len(self):
-                yield self._part(0, len(self._rows), self._places)
+                yield self._part(0, len(self._rows), self._stops)
             return
         for start, stop in widths.stretches(self._counts, most):
-            yield self._part(start, stop, np.clip(self._places, start, stop) - start)
+            yield self._part(start, stop, np.clip(self._stops, start, stop) - start)
 
-    def _part(self, start: int, stop: int, places: Ints) -> Stacked:
+    def _part(self, start: int, stop: int, stops: Ints) -> GatheredRows:
         rows, begin, counts = (some[start:stop] for some in (self._rows, self._begin, self._counts))
-        return Stacked(self._segments, rows, begin, counts, places)
+        return GatheredRows(self._segments, rows, begin, counts, stops)
 
 
-def _upto(ends: Ints, places: Ints) -> Ints:
-    """The sums of the numbers before each place; `ends` are their running sums."""
-    return np.concatenate(([0], ends)).take(places)
+def _upto(ends: Ints, stops: Ints) -> Ints:
+    """The sums of the numbers before each stop; `ends` are their running sums."""
+    return np.concatenate(([0], ends)).take(stops)
 
 
-class Stacked:
+class GatheredRows:
     """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
 
     `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
     """
 
-    def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, places: Ints) -> None:
+    def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> None:
         first = begin >> _BITS
         blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
         ends = blocks.cumsum()
         self._segments = segments
         self._blocks = spread(first, blocks)
-        self._ends = [0, *_upto(ends, places).tolist()]
+        self._ends = [0, *_upto(ends, stops).tolist()]
         self._columns: dict[str, Values] = {}
         self.rows = rows.repeat(counts)
         self.positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)

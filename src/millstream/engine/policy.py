@@ -1,7 +1,7 @@
 """Runnable work as a policy sees it, and what a policy is.
 
 Work waits at a stage of a path: an operator of a query plan, or a slice of a chain. The same policies choose among the
-units of the engine, among operators with queues, and in virtual time.
+units of the engine, among operators with queues, and in simulated time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[float, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class Runnable:
     """Rows that wait at the stage `at` of a path. `arrived` and `number` are when the oldest of them came in."""
 
     path: Path
@@ -64,17 +64,17 @@ class Policy:
     def learn(self, plans: Mapping[str, Sequence[Path]]) -> None:
         """The paths of every query as they are measured now. Told at the start and whenever they have changed."""
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         """How much there is to gain from this work; the greater comes first."""
         del work
         return 1.0
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         """Whether the work is the rest of something that is done in one go."""
         del work
         return False
 
-    def key(self, work: Work) -> Key:
+    def key(self, work: Runnable) -> Key:
         if self.begun(work):
             return (0, -work.at, work.arrived, work.number)
         return (1, -self.priority(work), work.arrived, work.number)

@@ -1,8 +1,8 @@
 """One test for many residual predicates: queries that compare the same expression with constants of their own.
 
-`a + b > 7`, `a + b > 8` and `a + b >= 9` all imply `a + b >= 7`. A guard evaluates that once for all pairs, before they
-are brought into the order of the windows; only what passes is looked at by each query. As in an index over predicates,
-what a further query costs depends on the pairs that pass, not on the pairs there are.
+`a + b > 7`, `a + b > 8` and `a + b >= 9` all imply `a + b >= 7`. A shared bound is evaluated once for all pairs, before
+they are routed; each query looks only at the pairs that pass. As in an index over predicates, what a further query
+costs depends on the pairs that pass, not on the pairs there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.engine.arrow import Ints
-from millstream.engine.expressions import Columns, compared_as, compile_filter
+from millstream.engine.expressions import ColumnLookup, compared_as, compile_filter
 from millstream.model.expr import Call, Expr, Literal
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -26,15 +26,15 @@ Bound = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Guard:
+class SharedBound:
     """A bound that all predicates of its queries imply: which rows pass. `hull` covers the queries' windows."""
 
-    passing: Callable[[Columns, int], Ints]
+    passing: Callable[[ColumnLookup, int], Ints]
     hull: Interval
 
 
-def find_guards(members: Sequence[Member], functions: Mapping[str, Function]) -> dict[str, Guard]:
-    """The guards worth having, by the names of the queries they stand before."""
+def find_shared_bounds(members: Sequence[Member], functions: Mapping[str, Function]) -> dict[str, SharedBound]:
+    """The bounds worth having, by the names of the queries that share them."""
     bounds = {member.name: dict(_bounds(member.residual)) for member in members}
     shared = Counter(bound for bound, _ in {item for found in bounds.values() for item in found.items()})
     chosen: dict[Bound, list[Member]] = {}
@@ -42,15 +42,15 @@ def find_guards(members: Sequence[Member], functions: Mapping[str, Function]) ->
         best = max(bounds[member.name], key=lambda bound: (shared[bound], bound), default=None)
         if best is not None and shared[best] >= _ENOUGH:
             chosen.setdefault(best, []).append(member)
-    guards: dict[str, Guard] = {}
+    found: dict[str, SharedBound] = {}
     for bound, some in chosen.items():
         pick = min if bound[1] == ">=" else max
         weakest = pick((bounds[member.name][bound] for member in some), key=_constant)
         hull = Interval(min(one.interval.lo for one in some), max(one.interval.hi for one in some))
         predicate = Call(bound[1], weakest.args, weakest.type)
-        guard = Guard(compile_filter([predicate], functions), hull)
-        guards |= {member.name: guard for member in some}
-    return guards
+        common = SharedBound(compile_filter([predicate], functions), hull)
+        found |= {member.name: common for member in some}
+    return found
 
 
 def _bounds(residual: Sequence[Expr]) -> Iterator[tuple[Bound, Call]]:

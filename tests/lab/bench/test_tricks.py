@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.lab import bench_tricks
-from millstream.lab.bench_tricks import Trick, report, tricks
+from millstream.lab.bench import tricks as bench_tricks
+from millstream.lab.bench.tricks import Trick, report, tricks
 
 
 def plain(found: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import ScriptError
-from millstream.pipeline.places import check_apart, is_address, is_read, literal, located, looks_like_pattern, placed
+from millstream.pipeline.locations import check_apart, is_address, is_read, literal, located, looks_like_pattern, placed
 
 
 @pytest.mark.parametrize(
