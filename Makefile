@@ -31,11 +31,11 @@ fuzz: $(READY)
 
 # Kills real processes 25 times over one run and compares what is committed with DuckDB.
 crash: $(READY)
-	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/test_crash.py
+	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/whole/test_crash.py
 
 # Damages every kind of file of a pipeline's directory in every way, and starts it again.
 damage: $(READY)
-	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/test_damage.py
+	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
 
 # What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows.
 long: damage

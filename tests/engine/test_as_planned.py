@@ -12,7 +12,7 @@ from millstream.engine import serving
 from millstream.engine.arrow import Ints
 from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 from millstream.plan import Plan
 from millstream.plan.nodes import LEFT, RIGHT
 

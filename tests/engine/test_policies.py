@@ -13,7 +13,7 @@ from millstream.engine.agenda import Agenda
 from millstream.engine.path import Path, Stage
 from millstream.engine.policies import FAIRNESS, POLICIES, make_policy
 from millstream.engine.policies.segment import SegmentStrategy
-from millstream.engine.policies.segment_list import SegmentList, partition
+from millstream.engine.policies.segment_list import neighbours, partition, pruned
 from millstream.engine.policies.threshold import Threshold
 from millstream.engine.work import Policy, Work
 from millstream.model.settings import POLICY_NAMES, SETTINGS
@@ -196,33 +196,10 @@ def test_priorities_follow_what_is_learned() -> None:
         assert agenda.choose(policy, load, lambda paths=paths: {"q": list(paths.values())}) == wanted
 
 
-SEGMENTS = st.sets(st.sampled_from([("a",), ("a", "b"), ("b",), ("a", "b", "c"), ("c",), ("d",), ("c", "d")]))
-
-
-@given(st.dictionaries(st.sampled_from("pqrs"), SEGMENTS), st.sets(st.sampled_from("pqrs")))
-def test_unregistering_leaves_what_the_others_alone_would_have(
-    plans: dict[str, set[tuple[str, ...]]], gone: set[str]
-) -> None:
-    whole, rest = SegmentList(), SegmentList()
-    for query, segments in plans.items():
-        whole.register(query, segments)
-    for query in sorted(gone & plans.keys()):
-        whole.unregister(query)
-    for query in sorted(plans.keys() - gone, reverse=True):
-        rest.register(query, plans[query])
-    assert whole.counts == rest.counts
-
-
-def test_pruning_and_counts() -> None:
-    segments = SegmentList()
-    segments.register("p", [("a", "b")])
-    segments.register("q", [("a",)])
-    assert segments.counts == {("a", "b"): {"a": 2, "b": 1}}
-    segments.register("r", [("a", "b", "c")])
-    assert segments.counts == {("a", "b", "c"): {"a": 3, "b": 2, "c": 1}}
-    segments.unregister("r")
-    segments.unregister("p")
-    assert segments.counts == {("a",): {"a": 1}}
+def test_segments_contained_in_another_are_not_in_the_list() -> None:
+    assert pruned([("a",), ("a", "b"), ("c", "d")]) == [("a", "b"), ("c", "d")]
+    assert pruned([("a", "b"), ("c", "d"), ("a", "b", "c"), ("d",)]) == [("a", "b", "c"), ("c", "d")]
+    assert neighbours([("a", "b", "c"), ("d",)]) == {("a", "b"), ("b", "c")}
 
 
 def test_construction() -> None:

@@ -17,7 +17,7 @@ from millstream.engine.files import DamagedFileError, Files, Stamp
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
 from millstream.engine.store import FileStore, keep_rows, load_rows
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -35,7 +35,17 @@ def some_segment() -> Segment:
 
 
 def entry_of(s: Segment) -> SegmentEntry:
-    return SegmentEntry(s.number, str(s.number), s.side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
+    return SegmentEntry(
+        number=s.number,
+        name=str(s.number),
+        side=s.side,
+        batch=s.batch,
+        reach=s.reach,
+        rows=len(s),
+        nbytes=s.nbytes,
+        first=s.first,
+        last=s.last,
+    )
 
 
 def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:

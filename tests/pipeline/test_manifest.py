@@ -20,10 +20,32 @@ def a_manifest(batch: int) -> Manifest:
         taken=13,
         expired=2,
         segments=(
-            SegmentEntry(3, "some-3", "left", 2, 60, 10, 400, -5, 2**61, (Stamp(640, 2**32 - 1), Stamp(96, 0))),
-            SegmentEntry(4, "some-4", "right", 2, 1, 1, 8, 0, 0, (Stamp(64, 1), Stamp(64, 2))),
+            SegmentEntry(
+                number=3,
+                name="some-3",
+                side="left",
+                batch=2,
+                reach=60,
+                rows=10,
+                nbytes=400,
+                first=-5,
+                last=2**61,
+                stamps=(Stamp(640, 2**32 - 1), Stamp(96, 0)),
+            ),
+            SegmentEntry(
+                number=4,
+                name="some-4",
+                side="right",
+                batch=2,
+                reach=1,
+                rows=1,
+                nbytes=8,
+                first=0,
+                last=0,
+                stamps=(Stamp(64, 1), Stamp(64, 2)),
+            ),
         ),
-        ledger=(WaitingUnit(3, 4, -60, 61),),
+        ledger=(WaitingUnit(probe=3, state=4, lo=-60, hi=61),),
         held=(HeldEntry("q", 1, "held-q-1f-000000ff"),),
     )
     finals = (Final("q", "/x", "q-1.parquet"), Final("r", "/y", "r-1.parquet"))
@@ -37,7 +59,7 @@ def a_manifest(batch: int) -> Manifest:
         watermarks={'["A","B"]': 2**59},
         codings={'["A","B"]': "xxhash64(BIGINT)"},
         slots={0: SlotManifest("token", {'["A","B"]': chain}), 1: SlotManifest("other", {})},
-        outputs=(Output("/x", ".staged", finals, 12, shared=False, size=345),),
+        outputs=(Output(folder="/x", staged=".staged", finals=finals, rows=12, shared=False, size=345),),
         arrived={2: 99},
         registry="2-0123abcd",
         offsets='v1\n{"a":1}\n-',
@@ -55,7 +77,6 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_a_batch_needs(tmp_path: Path) -> None:
-    assert a_manifest(1).segment_names() == {"some-3", "some-4", "held-q-1f-000000ff"}
     assert a_manifest(1).segment_files() == {
         "some-3.arrow": Stamp(640, 2**32 - 1),
         "some-3.index.arrow": Stamp(96, 0),

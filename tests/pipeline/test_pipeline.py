@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,24 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.errors import ScriptError
-from millstream.lab.generators import Sensors
+import millstream as ms
+from millstream.errors import ScriptError, ScriptErrors
+from millstream.lab.workloads.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
+from millstream.pipeline.session import make_session
 from millstream.testing import Session, run
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
-PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
-Rows = list[dict[str, Any]]
-
-
-def same(found: pa.Table | Rows, expected: pa.Table | Rows) -> None:
-    one, other = (rows if isinstance(rows, list) else rows.to_pylist() for rows in (found, expected))
-    assert sorted(map(repr, one)) == sorted(map(repr, other))
+from two_streams import PAIR, START, STREAMS, Rows, same
 
 
 def some_rows(seed: int, count: int, first: int, last: int) -> Rows:
@@ -394,3 +385,55 @@ def test_a_backlog_holds_back_reading(mill: Callable[..., Any]) -> None:
     expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})
     for name in "qr":
         same(found.results(name), expected[name])
+
+
+def test_a_stream_to_read_is_found_in_any_case_or_told(tmp_path: Path) -> None:
+    script = "CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts');"
+    script += "CREATE QUERY q AS SELECT x.k FROM A x, A y WHERE x.k = y.k WINDOW 1 SECOND;"
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    mill.read("a", "parquet", path=str(tmp_path / "none"))
+    with pytest.raises(ScriptError, match=r"stream A reads '.*/none'"):
+        mill.drain()
+    mill.read("b", "parquet", path=str(tmp_path))
+    with pytest.raises(ScriptError, match='no stream "b" to read; the streams are A'):
+        mill.drain()
+
+
+def test_streaming_dataframes(tmp_path: Path) -> None:
+    spark = make_session("test")
+    mill = ms.Pipeline("rates", directory=tmp_path / "state", spark=spark)
+    for name in ("A", "B"):
+        frame = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+        mill.stream(name, frame.withColumnRenamed("timestamp", "Ts"), time="Ts", delay="5 seconds")
+    got: queue.Queue[pa.Table] = queue.Queue()
+    join = "FROM A, B WHERE A.value = B.value"
+    mill.query(
+        "same", f"SELECT A.value, A.Ts AS a, B.Ts AS b {join} WINDOW 1 MINUTE", sink=lambda _, rows: got.put(rows)
+    )
+    assert "Chain 1: A.value = B.value" in mill.explain()
+    with mill:
+        first = got.get(timeout=120)
+        later = mill.query("later", f"SELECT A.value {join} AND A.value % 2 = 0 WINDOW 1 MINUTE")
+        with pytest.raises(ScriptErrors, match="no column"):
+            mill.query("wrong", f"SELECT A.nothing {join} WINDOW 1 MINUTE")
+        with pytest.raises(ScriptError, match="is there already"):
+            mill.query("same", f"SELECT A.value {join} WINDOW 1 MINUTE")
+        rows = [first]
+        while not len(later.results() if "later" in mill.queries() else ()):
+            rows.append(got.get(timeout=120))
+        later.drop()
+        while "later" in mill.queries():
+            rows.append(got.get(timeout=120))
+    values = pa.concat_tables(rows)["value"].to_pylist()
+    assert len(values) == len(set(values)) > 0, "no pair comes twice"
+
+
+def test_a_pipeline_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(ScriptError, match="the pipeline has no streams"):
+        ms.Pipeline("empty", directory=tmp_path).start()
+    with pytest.raises(ScriptError, match="cannot be the name of a pipeline"):
+        ms.Pipeline("no good", directory=tmp_path)
+    with pytest.raises(ScriptError, match='query "q" is not running'):
+        ms.Pipeline("empty", directory=tmp_path).drop("q")
+    with pytest.raises(ScriptError, match="has not been started"):
+        ms.Pipeline("empty", directory=tmp_path).results("q")

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.session import make_session, session_for
-from millstream.pipeline.slot import Report
+from millstream.pipeline.slot import SlotReport
 
 
-def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
-    return Report(slot, "", {}, place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)})
+def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
+    return SlotReport(
+        slot=slot, token="", place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
+    )
 
 
 def test_batches_without_rows_do_not_end_workers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +12,11 @@ import pytest
 
 from millstream.compile import compile_script
 from millstream.pipeline.session import limits
+from two_streams import START
 
 LARGE = pytest.mark.skipif(
     "MILLSTREAM_LARGE" not in os.environ, reason="takes 8 GB and a minute; set MILLSTREAM_LARGE=1"
 )
-START = datetime(2024, 1, 1, tzinfo=UTC)
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 

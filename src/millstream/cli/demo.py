@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.changes import Changes
 from millstream.cli.running import Signals, log_of, open_pipeline, places_of
 from millstream.cli.screen import Screen, screen_for
 from millstream.cli.words import count, near, seconds, size
 from millstream.compile import compile_script
 from millstream.errors import PipelineFailed, ScriptError, Where
-from millstream.lab.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
+from millstream.lab.workloads.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
+from millstream.pipeline.changes import Changes
 from millstream.pipeline.directory import Directory
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def run_demo(place: str | None, length: float) -> None:
         finished = _run(pipeline, directory, screen, feed)
     screen.end(directory.place, places_of(pipeline, directory))
     if finished:
-        for text in _savings(screen, feed, Changes.of(directory.place).in_force().text()):
+        for text in _savings(screen, feed, Changes.of(directory.place).current().text()):
             click.echo(text)
     for text in _how_to_look(directory):
         click.echo(text)
@@ -104,8 +104,8 @@ def _write(feed: Feed, directory: Directory, screen: Screen, over: threading.Eve
         if step == feed.steps // 2 - 1:
             # What `millstream query add` does.
             changes = Changes.of(directory.place)
-            (ticket,) = changes.add(ADDED, "fire.sql", {}).values()
-            screen.say(f"half-way: query fire is added while the others run; {changes.outcome(ticket, 'fire')}")
+            (asked,) = changes.add(ADDED)
+            screen.say(f"half-way: query fire is added while the others run; {changes.outcome(asked)}")
         if step == feed.steps - 1:
             done.set()
 

@@ -7,17 +7,19 @@ a budget is for all chains together.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.engine.agenda import Agenda
 from millstream.engine.chain_run import ChainRun
+from millstream.engine.joiner import Joined
 from millstream.engine.path import Path
-from millstream.engine.units import Ledger, Task, Unit, Walk
+from millstream.engine.units import Ledger, Task, Walk
 from millstream.engine.work import Policy, Work
 
 _HANDFUL = 32
-Execute = Callable[[ChainRun, list[Unit]], None]
+Done = Iterator[tuple[ChainRun, Joined]]
+"""Rows as they are made, with their chain. Work goes on when the next ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,9 @@ class Budget:
 
     units: int | None = None
     seconds: float | None = None
+
+
+UNBOUNDED = Budget()
 
 
 class Backlog:
@@ -46,15 +51,15 @@ class Backlog:
     def memory(self) -> float:
         return sum(ledger.memory() for ledger in self._chains)
 
-    def run(self, chains: Sequence[ChainRun], budget: Budget, execute: Execute) -> None:
+    def run(self, chains: Sequence[ChainRun], budget: Budget) -> Done:
         """Does the chains' waiting units until the budget is spent or none is left."""
         began = time.perf_counter_ns()
         self._look(chains)
         self.choosing += time.perf_counter_ns() - began
         if budget.units is not None:
-            self._run_units(budget.units, execute)
+            yield from self._run_units(budget.units)
         if budget.seconds is not None:
-            self._run_tasks(budget.seconds, execute)
+            yield from self._run_tasks(budget.seconds)
 
     def _look(self, chains: Sequence[ChainRun]) -> None:
         """What has come since the last run; everything, where a ledger or what slices cost is no longer the same."""
@@ -69,7 +74,7 @@ class Backlog:
             for walk in chain.ledger.walks() if anew else fresh:
                 self._agenda.put(walk, _work(walk, chain))
 
-    def _run_units(self, count: int, execute: Execute) -> None:
+    def _run_units(self, count: int) -> Done:
         for _ in range(count):
             walk = self._choose()
             if walk is None:
@@ -79,10 +84,13 @@ class Backlog:
                 self._agenda.drop(walk)
             elif walk.at > at:
                 self._agenda.advance(walk)
-            execute(self._chains[walk.ledger], [unit])
+            chain = self._chains[walk.ledger]
+            for joined in chain.execute([unit]):
+                yield chain, joined
 
-    def _run_tasks(self, seconds: float, execute: Execute) -> None:
-        """Tasks are chosen a handful at a time, as many as there is time for: memory gone cold makes a look dear.
+    def _run_tasks(self, seconds: float) -> Done:
+        """Tasks are chosen a handful at a time, as many as there is time for: choosing after every task would meet cold
+        caches each time.
 
         How much there is time for follows from what the tasks so far were expected to cost and what they took.
         """
@@ -90,7 +98,8 @@ class Backlog:
         expected, limit = 0.0, 0.0
         while tasks := self.take_tasks(_HANDFUL, limit):
             for chain, task, cost in tasks:
-                execute(chain, list(task.units()))
+                for joined in chain.execute(list(task.units())):
+                    yield chain, joined
                 expected += cost
             spent = time.perf_counter() - began
             if spent >= seconds:

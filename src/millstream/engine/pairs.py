@@ -147,12 +147,15 @@ def _column(expr: Expr, functions: Mapping[str, Function]) -> Callable[[Pairs], 
 
 class Conditions:
     """Selections compiled once, evaluated for all queries at once: when rows arrive, to tell their lanes, and when a
-    segment is first joined, which it also is after a merge. `owners` names the queries that ask for a selection.
+    segment is first joined, which it also is after a merge. Where one fails, the queries that ask for it are to blame.
     """
 
-    def __init__(self, functions: Mapping[str, Function], owners: Callable[[Condition], Iterable[str]]) -> None:
+    def __init__(self, functions: Mapping[str, Function], members: Iterable[MemberRun]) -> None:
         self._functions = functions
-        self._owners = owners
+        self._owners: dict[Condition, list[str]] = {}
+        for member in members:
+            for condition in set(member.conditions.values()):
+                self._owners.setdefault(condition, []).append(member.name)
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
     def passed(self, segment: Segment | Stacked, condition: Condition) -> Bools:
@@ -168,7 +171,7 @@ class Conditions:
         def passed(start: int, stop: int) -> Bools:
             return compiled(lambda column: rows.column(column.name).slice(start, stop - start), stop - start)
 
-        with blaming(self._owners(condition)):
+        with blaming(self._owners.get(condition, ())):
             found = widths.in_halves(passed, 0, rows.num_rows)
         return found[0] if len(found) == 1 else np.concatenate(found)
 

@@ -9,7 +9,7 @@ not depend on policy, budget, or on which other queries share the chain.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -22,7 +22,6 @@ from millstream.engine.arrow import Ints
 from millstream.engine.frame import Frame
 from millstream.engine.pairs import Pairs
 from millstream.engine.segment import Segment
-from millstream.engine.units import Unit
 
 Place = tuple[int, int, int]
 SEQUENCE = "\x01sequence"
@@ -67,9 +66,10 @@ class Part:
     last: tuple[int, ...]
 
     @classmethod
-    def of(cls, pairs: Pairs, unit: Unit, rows: pa.RecordBatch) -> Part:
+    def of(cls, pairs: Pairs, batch: int, rows: pa.RecordBatch) -> Part:
+        """Rows made of these pairs, whose probing tuples came in this batch."""
         left, right = pairs.left.times.take(pairs.left_rows), pairs.right.times.take(pairs.right_rows)
-        arrived = np.full(len(pairs), unit.probe.batch)
+        arrived = np.full(len(pairs), batch)
         ties = (
             np.asarray(pairs.left.gather(SEQUENCE, pairs.left_rows)),
             np.asarray(pairs.right.gather(SEQUENCE, pairs.right_rows)),
@@ -165,7 +165,7 @@ class Held:
                 self._push(Part.sorted(places, rows.filter(pa.array(chosen))), turn)
         self._rows += rows.num_rows
 
-    def release(self, bounds: Bounds | None, sink: Callable[[pa.RecordBatch], None]) -> None:
+    def release(self, bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
         """Lets out, in order, the rows before the first that must wait; all of them where there is no bound."""
         blocked: tuple[int, ...] = (2**62,)
         touched: list[tuple[int, Part]] = []
@@ -186,22 +186,23 @@ class Held:
                 self._push(part.cut(free, len(part)), turn)
         if out:
             self._rows -= sum(len(part) for part in out)
-            self._let_out(out, sink)
+            yield from _merged(out)
 
-    def _let_out(self, parts: list[Part], sink: Callable[[pa.RecordBatch], None]) -> None:
-        rows = [part.rows for part in parts]
-        if all(one.last < other.first for one, other in pairwise(parts)):
-            for batch in widths.together(rows, widths.CHUNK_BYTES):
-                sink(batch)
-            return
-        places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
-        order = _order(places)
-        if sum(some.nbytes for some in rows) <= widths.CHUNK_BYTES:
-            sink(pa.concat_batches(rows).take(pa.array(order)))
-            return
-        sizes = np.concatenate([_bytes(some) for some in rows])
-        for start, stop in widths.stretches(sizes.take(order), widths.CHUNK_BYTES):
-            sink(_picked(rows, order[start:stop]))
+
+def _merged(parts: list[Part]) -> Iterator[pa.RecordBatch]:
+    """The rows of sorted parts in one order."""
+    rows = [part.rows for part in parts]
+    if all(one.last < other.first for one, other in pairwise(parts)):
+        yield from widths.together(rows, widths.CHUNK_BYTES)
+        return
+    places = tuple(np.concatenate(values) for values in zip(*(part.places for part in parts), strict=True))
+    order = _order(places)
+    if sum(some.nbytes for some in rows) <= widths.CHUNK_BYTES:
+        yield pa.concat_batches(rows).take(pa.array(order))
+        return
+    sizes = np.concatenate([_bytes(some) for some in rows])
+    for start, stop in widths.stretches(sizes.take(order), widths.CHUNK_BYTES):
+        yield _picked(rows, order[start:stop])
 
 
 def _bytes(rows: pa.RecordBatch) -> Ints:
@@ -225,7 +226,7 @@ def _place(places: tuple[Ints, ...], row: int) -> tuple[int, ...]:
 
 
 def _order(places: tuple[Ints, ...]) -> Ints:
-    """The order of places; put into one number, where it has room for them, they are sorted several times faster."""
+    """The order of places; put into one number, where it has room for them, they are sorted faster (bench tricks)."""
     lowest = [int(values.min()) for values in places]
     widths = [int(values.max()) - low + 1 for values, low in zip(places, lowest, strict=True)]
     if prod(widths) >= 2**63:

@@ -174,7 +174,7 @@ def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
         wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
         sizes = np.bincount(wide, minlength=len(cuts) + 1)
         return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
-    # comparing with every cut is several times faster than a search among them, which mispredicts its branches
+    # comparing with every cut is faster than a search among them, which mispredicts its branches (bench tricks)
     above = [differences >= cut for cut in cuts]
     if len(cuts) < _FEW:
         members = [~above[0], *(one ^ other for one, other in pairwise(above)), above[-1]]

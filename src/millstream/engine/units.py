@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from millstream.engine.probe import differences
 from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import ages
 from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,21 @@ class Unit:
     probe: Segment
     state: Segment
     interval: Interval
+
+    @property
+    def within(self) -> Interval:
+        """The part of the interval in which there can be pairs that a query needs."""
+        low, high = needed(self.probe, self.state)
+        return Interval(max(self.interval.lo, low), min(self.interval.hi, high))
+
+
+def needed(probe: Segment, state: Segment) -> tuple[int, int]:
+    """From which time difference up to which these two can have pairs that a query needs; none where the first is not
+    below the second.
+    """
+    least, greatest = differences(probe, state)
+    left, right = (probe, state) if probe.side == LEFT else (state, probe)
+    return max(least, 1 - right.reach), min(greatest + 1, left.reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +112,6 @@ class Ledger:
     def tasks(self) -> Iterator[Task]:
         for walk in self._walks.values():
             yield from reversed(walk.tasks)
-
-    def waiting_rows(self) -> int:
-        """Rows of the segments that still have to probe."""
-        return sum(len(walk.probe) for walk in self._walks.values())
 
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
         """For each interval with work the earliest time and batch a row of it can have."""

@@ -34,7 +34,7 @@ class Final:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """A result file: where a slot wrote it, and where it is seen once the batch is committed.
 
@@ -62,7 +62,7 @@ class SlotManifest:
     chains: Mapping[Signature, ChainManifest]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """`pipeline` is a random id for the life of a directory, so that files of two never have the same name.
 
@@ -94,10 +94,6 @@ class Manifest:
     def deferred(self) -> int:
         """How many units wait."""
         return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
-
-    def segment_names(self) -> set[str]:
-        """Everything in `segments/` this batch needs."""
-        return {name for slot in self.slots.values() for chain in slot.chains.values() for name in chain.names()}
 
     def segment_files(self) -> dict[str, Stamp]:
         """Every file in `segments/` this batch needs, and what it is known by."""

@@ -25,7 +25,7 @@ def preflight(script: str, directory: Directory, functions: Mapping[str, Functio
     """Sources that are there, sinks that make sense, a directory that is free and holds the same streams."""
     if directory.is_running():
         raise directory.in_use()
-    control = Control(directory, functions, {}, None, lambda _: None)
+    control = Control(directory=directory, functions=functions)
     for stream in control.check(script).streams:
         try:
             options = located(stream.options, control.base)

@@ -10,9 +10,9 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ class Target:
 
     name: str
     folder: str
+    _: KW_ONLY
     compression: str = "lz4"
     shared: bool = False
     common: str = ""
@@ -61,7 +62,13 @@ def target_of(query: Query, results: str, default: str, base: str = "") -> Targe
     options = {name.lower(): value for name, value in query.options}
     shared = options.get("results", default).lower() == "shared"
     folder = placed(options.get("path") or f"{results}/{query.name}", base)
-    return Target(query.name, folder, options.get("compression", "lz4").lower(), shared, f"{results}/shared")
+    return Target(
+        query.name,
+        folder,
+        compression=options.get("compression", "lz4").lower(),
+        shared=shared,
+        common=f"{results}/shared",
+    )
 
 
 @dataclass(slots=True)
@@ -70,6 +77,7 @@ class _Open:
 
     output: Output
     writer: pq.ParquetWriter
+    _: KW_ONLY
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     held: int = 0
     nbytes: int = 0
@@ -133,7 +141,9 @@ class Writer:
             # Whether a staged file is whole is asked after a crash.
             write_page_checksum=True,
         )
-        self._open[targets] = _Open(Output(folder, staged, tuple(finals), 0, some.shared), writer)
+        self._open[targets] = _Open(
+            Output(folder=folder, staged=staged, finals=tuple(finals), rows=0, shared=some.shared), writer
+        )
         return self._open[targets]
 
     def _flush(self, file: _Open) -> None:
@@ -328,12 +338,3 @@ def _link(staged: str, final: Path) -> None:
         sync_paths([str(partial)])
         partial.rename(final)
         sync_paths([str(final.parent)])  # the file it was copied from goes now
-
-
-def rows_by_query(outputs: Iterable[Output]) -> Mapping[str, int]:
-    """How many rows each query got."""
-    found: dict[str, int] = {}
-    for output in outputs:
-        for final in output.finals:
-            found[final.query] = found.get(final.query, 0) + output.rows
-    return found

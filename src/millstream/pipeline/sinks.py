@@ -332,4 +332,4 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def outbox(query: Query, place: str) -> Target:
-    return Target(query.name, f"{place}/outbox/{query.name}", "lz4")
+    return Target(query.name, f"{place}/outbox/{query.name}", compression="lz4")

@@ -1,0 +1,79 @@
+"""Spark goes on right behind the last manifest: notes of its own that are lost, damaged or ahead of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import ScriptError
+from millstream.pipeline.checkpoint import Checkpoint
+from sites import LOOKS, NOTE, OFFSETS, Site
+
+
+def test_a_checkpoint_that_is_gone(tmp_path: Path) -> None:
+    """What a source of files has read only its notes say; where a log has been read to, the manifest says too."""
+    for kind, number in ((LOOKS, 0), (OFFSETS, 1)):
+        site = Site(tmp_path / str(number), kind)
+        site.spark.rename(site.place / "elsewhere")
+        if kind == LOOKS:
+            with pytest.raises(
+                ScriptError, match=r"spark/sources/0/\d: what Spark noted .* is gone; .* Put spark/ back"
+            ):
+                site.recover()
+        else:
+            site.recover()
+            assert (site.spark / "offsets" / "3").read_text() == kind.format(3)
+            assert (site.spark / "offsets" / "2").read_text() == kind.format(2)
+            assert site.numbers("offsets") == ["2", "3"]
+
+
+def test_notes_of_files_that_are_not_what_they_were(tmp_path: Path) -> None:
+    site = Site(tmp_path, LOOKS)
+    note = site.spark / "sources" / "0" / "1"
+    note.write_text(note.read_text().replace("1.parquet", "7.parquet"))
+    with pytest.raises(
+        ScriptError, match=r"spark/sources/0/1: what Spark noted of the files it has read is not what it"
+    ):
+        site.recover()
+
+
+def test_notes_that_a_later_one_holds_too(tmp_path: Path) -> None:
+    site = Site(tmp_path, LOOKS)
+    for path in (site.spark / "sources" / "0").iterdir():
+        path.unlink()
+    (site.spark / "sources" / "0" / "9.compact").write_text("\n".join(["v1", *(NOTE.format(n)[3:] for n in range(10))]))
+    site.recover()
+    assert site.said == []
+
+
+def test_what_no_batch_has_used_may_be_lost(tmp_path: Path) -> None:
+    """As after a power cut: Spark plans the batch anew."""
+    site = Site(tmp_path, LOOKS)
+    (site.spark / "offsets" / "4").write_text("")
+    (site.spark / "sources" / "0" / "4").write_text("v1")
+    (site.spark / "sources" / "0" / "5").write_text("")
+    (site.spark / "sources" / "0" / "6").write_text(NOTE.format(6))
+    site.recover()
+    assert site.numbers("offsets") == ["0", "1", "2", "3"]
+    assert site.numbers("sources/0") == ["0", "1", "2", "3", "4", "5.damaged", "6.damaged"]
+
+
+def test_a_plan_that_is_no_text(site: Site) -> None:
+    planned = (site.spark / "offsets" / "3").read_bytes()
+    (site.spark / "offsets" / "4").write_bytes(planned.replace(b"conf", b"c\xffnf"))
+    site.recover()
+    assert site.numbers("offsets") == ["0", "1", "2", "3", "4.damaged"]
+
+
+def test_sparks_notes_of_a_batch_go_to_the_disk_with_it(tmp_path: Path) -> None:
+    site = Site(tmp_path, LOOKS)
+    (site.spark / "offsets" / "4").write_text(LOOKS.format(4))
+    (site.spark / "sources" / "0" / "4").write_text(NOTE.format(4))
+    marks = Checkpoint(site.files.below("spark")).marks(site.last, 4)
+    names = ("offsets", "offsets/4", "sources/0", "sources/0/4")
+    assert marks.to_sync == tuple(str(site.spark / name) for name in names)
+    assert len(marks.sources) == 5
+    assert Checkpoint(site.files.below("spark")).marks(site.last, 3).sources == site.last.sources
+    with pytest.raises(ScriptError, match=r"offsets/5: what Spark noted of its batch 5 is gone; .* Nothing of"):
+        Checkpoint(site.files.below("spark")).marks(site.last, 5)
