@@ -15,14 +15,14 @@ import pytest
 from millstream.engine import judge
 from millstream.engine.files import Files
 from millstream.errors import ScriptError
-from millstream.lab.papers.state_slice.model import holds, plan_of
-from millstream.lab.workloads import TABLE_4
+from millstream.lab.papers.state_slice.model import holds, plan_of, route_first
+from millstream.lab.workloads.windows import TABLE_4
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.lease import Lease
 from millstream.pipeline.pipeline import Pipeline
 from millstream.pipeline.routing import GROUPS
 from millstream.plan import calibrated, paper
-from millstream.plan.costs import route_every, route_first
+from millstream.plan.costs import route_every
 from millstream.testing import Session
 
 ROOT = Path(__file__).parents[2]
