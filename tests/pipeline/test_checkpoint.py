@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import ScriptError
-from millstream.pipeline.checkpoint import Checkpoint
+from millstream.pipeline.checkpoint import Checkpoint, refused
+from millstream.pipeline.recovery import kept_manifests
 from sites import LOOKS, NOTE, OFFSETS, Site
 
 
@@ -77,3 +78,30 @@ def test_sparks_notes_of_a_batch_go_to_the_disk_with_it(tmp_path: Path) -> None:
     assert Checkpoint(site.files.below("spark")).marks(site.last, 3).sources == site.last.sources
     with pytest.raises(ScriptError, match=r"offsets/5: what Spark noted of its batch 5 is gone; .* Nothing of"):
         Checkpoint(site.files.below("spark")).marks(site.last, 5)
+
+
+@pytest.mark.parametrize("name", ["offsets/3", "offsets/2", "commits/3", "metadata"])
+@pytest.mark.parametrize("content", [None, b"", b"v1", b"v1\n{", b"\xff\xfe"])
+def test_going_on_twice_is_going_on_once(site: Site, name: str, content: bytes | None) -> None:
+    path = site.spark / name
+    path.unlink() if content is None else path.write_bytes(content)
+    checkpoint, kept = Checkpoint(site.files.below("spark")), kept_manifests(site.directory)
+    checkpoint.reconcile(kept, site.said.append)
+    before = {path: path.read_bytes() for path in site.spark.rglob("*") if path.is_file()}
+    said = list(site.said)
+    checkpoint.reconcile(kept, site.said.append)
+    assert {path: path.read_bytes() for path in site.spark.rglob("*") if path.is_file()} == before
+    assert site.said == said, "there was nothing left to mend"
+    for number in (2, 3):
+        assert (site.spark / "offsets" / str(number)).read_bytes().startswith(b"v1\n{")
+
+
+def test_what_spark_says_of_its_own_notes_is_told_apart() -> None:
+    said = "java.lang.IllegalStateException: failed to read log file\n  for /state/spark/offsets/4.\nat org.apache"
+    told = refused("s3://bucket/state/spark", said.replace("/state", "bucket/state"))
+    assert told is not None
+    assert str(told).startswith(
+        "s3://bucket/state/spark: Spark cannot go on from its checkpoint: for bucket/state/spark"
+    )
+    assert refused("/state/spark", said) is not None
+    assert refused("/other/spark", said) is None

@@ -99,9 +99,7 @@ def test_quantiles_weigh_every_row(waits: list[tuple[int, int]]) -> None:
 def test_every_row_of_the_state_is_in_one_slice(entries: list[tuple[str, int, int, int]]) -> None:
     """Within the widest window no row is left out and none counts twice, also not at a cut."""
     now = segment("left", 1, 60 * SECOND, 60 * SECOND)
-    some = [
-        segment(side, rows, (60 - max(ages)) * SECOND, (60 - min(ages)) * SECOND) for side, rows, *ages in entries
-    ]
+    some = [segment(side, rows, (60 - max(ages)) * SECOND, (60 - min(ages)) * SECOND) for side, rows, *ages in entries]
     found = progress(done(report(0, now, *some[::2]), report(1, *some[1::2])))
     slices = found.slices["chain 1"]
     assert [one.interval for one in slices] == [piece.interval for piece in CHAIN.slices]
