@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.errors import ScriptError, ScriptErrors
+from millstream.errors import QueryFailed, ScriptError, ScriptErrors
 from millstream.lab.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
@@ -277,7 +277,7 @@ def test_on_error_stop_stops_everything(mill: Callable[..., Any]) -> None:
         settings={"on_error": "stop"},
     )
     found.put({"A": some_rows(1, 5, 0, 5), "B": some_rows(2, 5, 0, 5)})
-    with pytest.raises(Exception, match="query 'q': ValueError: not today"):
+    with pytest.raises(QueryFailed, match="query 'q': ValueError: not today"):
         found.pipeline.drain()
     assert found.pipeline.batch == 0
 

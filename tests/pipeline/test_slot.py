@@ -143,7 +143,8 @@ def test_a_function_that_raises_is_all_a_slot_tells_of(tmp_path: Path) -> None:
             raise ValueError("too much")
         return value >= 0
 
-    driver = Driver(tmp_path, QUERY + f"CREATE QUERY bad AS {PAIR} AND picky(A.v) WINDOW 9 SECONDS;", {"picky": picky})
+    bad = f"CREATE QUERY bad AS {PAIR} AND picky(A.v + B.v) WINDOW 9 SECONDS;"
+    driver = Driver(tmp_path, QUERY + bad, {"picky": picky})
     found = driver.commit(driver.step(BATCHES[0]))
     too_much: dict[str, Any] = {**BATCHES[1], "A": [{**row, "v": 101.0} for row in BATCHES[1]["A"]]}
     report = driver.step(too_much)
