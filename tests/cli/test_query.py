@@ -59,9 +59,9 @@ def listed() -> dict[str, dict[str, object]]:
 
 
 def test_list(directory: Directory) -> None:
-    results = directory.place + "/results"
+    results = directory.location + "/results"
     assert good(run("list", "d")) == (
-        f"{directory.place}: stopped, batch 0\n"
+        f"{directory.location}: stopped, batch 0\n"
         "query  window            since batch  rows  results\n"
         f"near   (-1 min, +1 min)            1     0  {results}/near\n"
         f"far    (-1 h, +1 h)                1     0  {results}/far\n"
@@ -141,7 +141,7 @@ def test_what_waits_can_be_dropped_again() -> None:
 
 def test_a_name_nobody_has(directory: Directory) -> None:
     message = 'no query "nera"; the queries are near, far. Did you mean "near"?\n'
-    assert refused(run("drop", "d", "nera")) == f"error: {directory.place}: {message}"
+    assert refused(run("drop", "d", "nera")) == f"error: {directory.location}: {message}"
 
 
 @pytest.mark.usefixtures("directory")
@@ -155,7 +155,7 @@ def asked_while_running(directory: Directory, text: str, *options: str, batch: i
     """`query add` while this process holds the directory and takes the change into force, as a pipeline does."""
     control = Control(directory=directory)
     control.begin(SCRIPT, batch)
-    command = [sys.executable, "-m", "millstream", "query", "add", directory.place, "-", *options]
+    command = [sys.executable, "-m", "millstream", "query", "add", directory.location, "-", *options]
     with (
         directory.locked(),
         subprocess.Popen(

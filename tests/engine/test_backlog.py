@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,9 +12,10 @@ from millstream.compile import compile_script
 from millstream.engine.backlog import Backlog, Budget
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.engine import Engine
+from millstream.engine.joiner import Joined
 from millstream.engine.policies import FAIRNESS, make_policy
 from millstream.engine.units import Ledger, Unit
-from millstream.lab.generators import SECOND
+from millstream.lab.workloads.generators import SECOND
 from millstream.model.settings import POLICY_NAMES
 
 WIDE, NARROW = (1, 4, 9), (2, 20)
@@ -37,15 +40,11 @@ def behind() -> Engine:
     return engine
 
 
-def never(_chain: ChainRun, _units: list[Unit]) -> None:
-    raise AssertionError("there was no budget for this")
-
-
 def taken(policy: str, fairness: str, count: int) -> list[str]:
     """Tasks in the order of the policy, so many at a time."""
     chains = behind().chains()
     backlog = Backlog(make_policy(policy, fairness, memory=2e3))
-    backlog.run(chains, Budget(units=0), never)
+    assert not list(backlog.run(chains, Budget(units=0)))
     found: list[str] = []
     while some := backlog.take_tasks(count):
         assert len(some) == count or not any(len(chain.ledger) for chain in chains)
@@ -68,7 +67,7 @@ def test_a_handful_is_what_comes_one_by_one(policy: str, fairness: str) -> None:
 def test_a_policy_chooses_among_the_slices_of_all_chains() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("greedy"))
-    backlog.run(chains, Budget(units=0), never)
+    assert not list(backlog.run(chains, Budget(units=0)))
     found = [(chains.index(chain), task.interval) for chain, task, _ in backlog.take_tasks(10_000)]
     widths = [max(i.hi, 1 - i.lo) - max(i.lo, 1 - i.hi, 0) for _, i in found]
     first = {chain for chain, _ in found[: widths.index(max(widths))]}
@@ -94,7 +93,7 @@ def test_a_budget_is_for_all_chains_together() -> None:
 def test_no_more_is_taken_than_there_is_time_for() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("lwo"))
-    backlog.run(chains, Budget(units=0), never)
+    assert not list(backlog.run(chains, Budget(units=0)))
     costs = [cost for _, _, cost in backlog.take_tasks(5)]
     assert all(cost > 0 for cost in costs)
     assert len(backlog.take_tasks(16, limit=0.0)) == 1, "one always comes"
@@ -123,29 +122,31 @@ def test_a_run_ends_with_its_budget_though_small_windows_came_first(
     monkeypatch.setattr("millstream.engine.backlog.time", clock)
     done: list[float] = []
 
-    def execute(_chain: ChainRun, units: list[Unit]) -> None:
+    def execute(_chain: ChainRun, units: list[Unit]) -> Iterator[Joined]:
         interval = units[0].interval
         done.append((interval.hi - interval.lo) / SECOND)
         clock.now += done[-1]
+        return iter(())
+
+    monkeypatch.setattr(ChainRun, "execute", execute)
 
     backlog = Backlog(make_policy(policy))
     for _ in range(10):
         began = clock.now
-        backlog.run(chains, Budget(seconds=20.0), execute)
+        assert not list(backlog.run(chains, Budget(seconds=20.0)))
         assert 20 <= clock.now - began <= 20 + max(done)
 
 
 def test_what_is_counted_goes_down_to_nothing() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("greedy"))
-    backlog.run(chains, Budget(units=0), never)
+    assert not list(backlog.run(chains, Budget(units=0)))
     while backlog.take_tasks(7):
         for chain in chains:
             ledger, left = chain.ledger, list(chain.ledger.units())
             assert len(ledger) == len(left)
             assert ledger.segments() == {segment.number for unit in left for segment in (unit.probe, unit.state)}
             assert {interval for interval, _, _ in ledger.earliest()} == {unit.interval for unit in left}
-            assert ledger.waiting_rows() == sum({unit.probe.number: len(unit.probe) for unit in left}.values())
     assert [(len(chain.ledger), chain.ledger.memory()) for chain in chains] == [(0, 0), (0, 0)]
 
 
@@ -155,9 +156,9 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     near, *others = sorted({unit.interval for unit in own}, key=lambda interval: max(interval.hi, -interval.lo))
     ledger = Ledger()
     ledger.add(unit for unit in own if unit.interval != near)
-    (walk,) = ledger.fresh()
-    assert ledger.take_task(walk).interval == others[0]
+    (progress,) = ledger.fresh()
+    assert ledger.take_task(progress).interval == others[0]
     ledger.add(unit for unit in own if unit.interval == near)
-    (walk,) = ledger.fresh()
-    assert [ledger.take_task(walk).interval for _ in others] == [near, *others[1:]]
-    assert not ledger.walks()
+    (progress,) = ledger.fresh()
+    assert [ledger.take_task(progress).interval for _ in others] == [near, *others[1:]]
+    assert not ledger.in_progress()

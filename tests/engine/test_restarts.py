@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.arrow import arrow_schema, microseconds
+from millstream.engine.arrow import arrow_schema
 from millstream.engine.backlog import Budget
+from millstream.engine.batch import BatchInput, StreamRows
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files
 from millstream.engine.policies import make_policy
-from millstream.engine.release import SEQUENCE
 from millstream.engine.shard import Shard
-from millstream.engine.store import FileStore
+from millstream.engine.store import FileStore, HeldFiles
 from millstream.engine.watermark import StreamClock, chain_watermark
 from millstream.model.query import Query
 from millstream.model.settings import POLICY_NAMES
@@ -123,7 +123,7 @@ class Runner:
         self._shard: Shard | None = None
         self._since: dict[str, tuple[Query, int]] = {}
         self._clocks: dict[str, StreamClock] = {}
-        self._stores = self._arrived = 0
+        self._stores = 0
         self.found: dict[str, Rows] = {}
 
     def run(self, step: Step, *, finish: bool) -> None:
@@ -142,17 +142,21 @@ class Runner:
             self._shard = self._restored(step, plan, since)
         else:
             self._shard.change(plan, since)
-        self._shard.settle(watermarks)
-        rows = self._rows(step, plan)
-        sides = ("left", "right")
-        arrivals = {
-            chain.signature: {side: rows[stream.name] for side, stream in zip(sides, chain.streams, strict=True)}
-            for chain in plan.chains
-        }
-        self._shard.step(batch, arrivals, step.budget)
-        if finish:
-            self._shard.finish()
-        self._commit(plan, batch, self._shard.saved(self._keep))
+        given = BatchInput(
+            batch=batch, rows=self._rows(step, plan), watermarks=watermarks, budget=step.budget, finish=finish
+        )
+        output = self._shard.run_batch(given)
+        assert not output.late
+        for queries, _, rows in output.results:
+            for query in queries:
+                self.found.setdefault(query, []).extend(rows.to_pylist())
+        for name, greatest in output.greatest.items():
+            self._clocks[name].saw(greatest)
+        self._commit(plan, batch, self._shard.saved(self._held()))
+
+    def _held(self) -> HeldFiles:
+        self._stores += 1
+        return HeldFiles(Files.at(self._place), f"{self._stores}-")
 
     def _restored(self, step: Step, plan: Plan, since: Mapping[str, int]) -> Shard:
         def store(_: str) -> FileStore:
@@ -160,34 +164,24 @@ class Runner:
             return FileStore(Files.at(self._place), f"{self._stores}-")
 
         policy = make_policy(step.policy, "none", 1e9)
-        shard = Shard(plan, self._take, since=since, policy=policy, strict=step.order == "strict", store=store)
+        shard = Shard(plan, since=since, policy=policy, strict=step.order == "strict", store=store)
         slot = self._manifest.slots.get(0)
-        shard.restore(slot.chains if slot else {}, lambda name: Files.at(self._place).read_table(f"{name}.arrow"))
+        shard.restore(slot.chains if slot else {}, self._held())
         return shard
 
-    def _rows(self, step: Step, plan: Plan) -> dict[str, pa.RecordBatch]:
-        found = {}
+    def _rows(self, step: Step, plan: Plan) -> list[StreamRows]:
+        found = []
         for stream in plan.script.streams:
+            self._clocks.setdefault(stream.name, StreamClock(stream))
             rows = pa.RecordBatch.from_pylist(step.rows[stream.name], schema=arrow_schema(stream))
-            clock = self._clocks.setdefault(stream.name, StreamClock(stream))
-            if rows.num_rows:
-                clock.saw(int(microseconds(rows.column("Ts")).max()))
-            if step.order == "strict":
-                numbers = pa.array(range(self._arrived, self._arrived + rows.num_rows), pa.int64())
-                rows = rows.append_column(SEQUENCE, numbers)
-            self._arrived += rows.num_rows
-            found[stream.name] = rows
+            sides = [
+                (chain.signature, side)
+                for chain in plan.chains
+                for side, one in zip(("left", "right"), chain.streams, strict=True)
+                if one.name == stream.name
+            ]
+            found.append(StreamRows(stream, [rows], sides))
         return found
-
-    def _take(self, queries: list[str], _: int, rows: pa.RecordBatch) -> None:
-        for query in queries:
-            self.found.setdefault(query, []).extend(rows.to_pylist())
-
-    def _keep(self, query: str, rows: pa.Table) -> str:
-        self._stores += 1
-        name = f"held-{self._stores}-{query}"
-        Files.at(self._place).write_arrow(f"{name}.arrow", rows)
-        return name
 
     def _commit(self, plan: Plan, batch: int, chains: Mapping[str, ChainManifest]) -> None:
         after = Manifest(batch=batch, pipeline="p", routing=(0,), slots={0: SlotManifest(str(batch), chains)})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.casts import try_cast
+from millstream.engine.expressions.casts import try_cast
 from millstream.model import moments
 from millstream.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
 

@@ -40,7 +40,7 @@ def text_of(step: Step) -> str:
 
 
 def python(control: Control, step: Step) -> str | None:
-    pipeline = Pipeline("test", control.directory.place)
+    pipeline = Pipeline("test", control.directory.location)
     pipeline._control = control
     action, name, *rest = step
     given = dict(pair.split(" = ") for pair in rest[1].replace("'", "").split(", ")) if rest[1:] else {}
@@ -53,7 +53,7 @@ def python(control: Control, step: Step) -> str | None:
 
 def command(control: Control, step: Step) -> str | None:
     action, name, *_ = step
-    place = control.directory.place
+    place = control.directory.location
     given = ["drop", place, name] if action == "drop" else ["add", place, "-", "--functions", "../mine.py"]
     found = CliRunner().invoke(main, ["query", *given], input="" if action == "drop" else text_of(step))
     assert found.exit_code in (0, 2), found.output
@@ -210,7 +210,7 @@ def test_a_batch_that_comes_between_hides_no_change(control: Control, when: str)
 
 
 def test_what_became_of_a_change(control: Control) -> None:
-    changes = Changes.of(control.directory.place)
+    changes = Changes.of(control.directory.location)
     dropped = changes.drop("FAR")
     assert changes.outcome(dropped) == "waits; it takes effect when the pipeline is started next"
     control.change(4)
@@ -272,7 +272,7 @@ def test_functions_of_what_is_in_force_must_be_named_again(control: Control) -> 
     assert python(control, ("add", "mid", SELECT.replace(" WINDOW", " AND mine(T.Value) WINDOW"))) is None
     control.change(BATCH)
     with pytest.raises(ScriptErrors) as caught:
-        Changes.of(control.directory.place).add(text_of(("add", "other", SELECT)))
+        Changes.of(control.directory.location).add(text_of(("add", "other", SELECT)))
     (error,) = caught.value.errors
     assert str(error).startswith("query 'mid': no function \"mine\"")
     assert str(error).endswith("It is in force already: name the same --functions as the pipeline was started with.")

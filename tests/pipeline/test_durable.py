@@ -14,7 +14,7 @@ from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.files import Files
 from millstream.engine.store import keep_rows
 from millstream.pipeline.durable import Folders, sync_slot
-from millstream.pipeline.manifest import Final, Manifest, Output, commit
+from millstream.pipeline.manifest import Manifest, PublishedFile, StagedFile, commit
 from millstream.pipeline.results import Target, Writer
 
 OWN = "0123abcd"
@@ -74,8 +74,8 @@ def test_folders_are_synced_when_they_have_changed(tmp_path: Path) -> None:
     folders = Folders()
     q, r = str(tmp_path / "q"), str(tmp_path / "r")
     outputs = [
-        Output(folder=q, staged=".x", finals=(Final("q", q, "x"), Final("r", r, "x")), rows=1),
-        Output(folder="s3://bucket/q", staged=".staged", finals=(), rows=1),
+        StagedFile(folder=q, staged=".x", finals=(PublishedFile("q", q, "x"), PublishedFile("r", r, "x")), rows=1),
+        StagedFile(folder="s3://bucket/q", staged=".staged", finals=(), rows=1),
     ]
     assert set(folders.to_sync(outputs)) == {q, *map(str, Path(q).parents)}, "it is new"
     assert folders.to_sync(outputs) == [q]

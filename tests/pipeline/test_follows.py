@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, SegmentEntry
 from millstream.errors import InternalError
 from millstream.pipeline.follows import check_follows
 from millstream.pipeline.manifest import Manifest, SlotManifest
@@ -56,7 +56,7 @@ def test_what_follows_is_let_through() -> None:
         (with_chain(segments=(segment(2, 5),)), "hold 5 rows, of 10 taken in and 1 expired"),
         (with_chain(taken=9), "rows taken in were 10 and are 9"),
         (with_chain(numbered=3, segments=(segment(1, 4), segment(3, 5, batch=3))), "s3 is of no batch up to now"),
-        (with_chain(ledger=(WaitingUnit(probe=9, state=1, lo=0, hi=5),)), "work waits for segments that are gone"),
+        (with_chain(ledger=(DeferredUnit(probe=9, state=1, lo=0, hi=5),)), "work waits for segments that are gone"),
     ],
 )
 def test_what_does_not_follow_is_refused(after: Manifest, why: str) -> None:

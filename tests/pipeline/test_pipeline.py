@@ -17,7 +17,7 @@ import pytest
 
 import millstream as ms
 from millstream.errors import QueryFailed, ScriptError, ScriptErrors
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
 from millstream.pipeline.session import make_session

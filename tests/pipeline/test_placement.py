@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.session import make_session, session_for
-from millstream.pipeline.slot import Report
+from millstream.pipeline.slot import SlotReport
 
 
-def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
-    return Report(slot, "", {}, place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)})
+def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
+    return SlotReport(
+        slot=slot, token="", executor=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
+    )
 
 
 def test_batches_without_rows_do_not_end_workers() -> None:
@@ -24,5 +26,5 @@ def test_batches_without_rows_do_not_end_workers() -> None:
     for turn in range(6):
         reports = placement.run(rows if turn % 2 else None, told_by_worker)
         assert [report.rows_in["some"] for report in reports] == ([5, 5] if turn % 2 else [0, 0])
-        workers |= {report.place for report in reports}
+        workers |= {report.executor for report in reports}
     assert len(workers) <= 4, "two at a time, and now and then one more"

@@ -15,8 +15,8 @@ from millstream.compile import compile_script
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.pipeline.manifest import Manifest
 from millstream.pipeline.progress import progress
-from millstream.pipeline.slot import Report
-from millstream.pipeline.step import Done
+from millstream.pipeline.slot import SlotReport
+from millstream.pipeline.step import CommittedBatch
 from two_streams import PAIR, STREAMS
 
 SECOND = 1_000_000
@@ -29,9 +29,9 @@ AGES = st.sampled_from([0, 1, 9, 10, 11, 30, 59])
 """In seconds: at the cuts of the slices, and between them."""
 
 
-def done(*reports: Report, **changes: Any) -> Done:
+def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
     """Batch 3, which came at 100 s, began at 101 s, was worked on for 2 s and published at 104 s."""
-    whole = Done(
+    whole = CommittedBatch(
         manifest=Manifest(batch=3, greatest={"A": 90 * SECOND}),
         plan=PLAN,
         reports=reports,
@@ -45,8 +45,8 @@ def done(*reports: Report, **changes: Any) -> Done:
     return replace(whole, **changes)
 
 
-def report(slot: int, *segments: SegmentEntry, **told: Any) -> Report:
-    return Report(slot=slot, token="t", chains={CHAIN.signature: ChainManifest(segments=segments)}, **told)  # noqa: S106
+def report(slot: int, *segments: SegmentEntry, **told: Any) -> SlotReport:
+    return SlotReport(slot=slot, token="t", chains={CHAIN.signature: ChainManifest(segments=segments)}, **told)  # noqa: S106
 
 
 def segment(side: str, rows: int, first: int, last: int) -> SegmentEntry:

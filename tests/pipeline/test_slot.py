@@ -24,7 +24,7 @@ from millstream.pipeline.manifest import SlotManifest
 from millstream.pipeline.packing import packed
 from millstream.pipeline.results import Target
 from millstream.pipeline.routing import CODE, ROUTE, Routing
-from millstream.pipeline.slot import Order, Report, Work, run_slot
+from millstream.pipeline.slot import BatchRequest, SlotPlan, SlotReport, run_slot
 from two_streams import BATCHES, PAIR, STREAMS, Rows, expected, same
 
 QUERY = f"CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
@@ -38,7 +38,7 @@ class Driver:
         self.place, self.plan = place, compile_script(STREAMS + script, functions=functions)
         self.routing = Routing.of(self.plan)
         names = [query.name for query in self.plan.script.queries]
-        self.work = Work(
+        self.sent_plan = SlotPlan(
             version=uuid.uuid4().hex,
             plan=self.plan,
             routing=self.routing,
@@ -72,30 +72,30 @@ class Driver:
             found.append(pa.RecordBatch.from_pydict(columns))
         return found
 
-    def step(self, batch: Mapping[str, Rows]) -> Report:
+    def step(self, batch: Mapping[str, Rows]) -> SlotReport:
         """One batch, which counts only once it is committed."""
-        order = Order(
+        request = BatchRequest(
             run=self.run,
             pipeline="0123abcd",
-            place=str(self.place),
+            location=str(self.place),
             batch=self.batch + 1,
             watermarks={chain.signature: min(self.greatest.values()) for chain in self.plan.chains},
             horizons={stream.name: FAR for stream in self.plan.script.streams},
             states=self.states,
-            work_version=self.work.version,
-            work=packed(self.work),
+            plan_version=self.sent_plan.version,
+            plan=packed(self.sent_plan),
             finish=False,
         )
-        return run_slot(order, 0, self.sent(batch))
+        return run_slot(request, 0, self.sent(batch))
 
-    def commit(self, report: Report) -> Rows:
+    def commit(self, report: SlotReport) -> Rows:
         """The rows it gives to q."""
         assert not report.error
         self.states, self.batch = {0: SlotManifest(report.token, report.chains)}, self.batch + 1
         self.greatest |= report.greatest
         return self.rows(report, "q")
 
-    def rows(self, report: Report, name: str) -> Rows:
+    def rows(self, report: SlotReport, name: str) -> Rows:
         """What it has written for a query, or as late rows of a stream."""
         mine = [output for output in report.outputs if name in {final.query for final in output.finals}]
         return [row for one in mine for row in pq.read_table(Path(one.folder) / one.staged).to_pylist()]

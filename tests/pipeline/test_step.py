@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry, WaitingUnit
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, SegmentEntry
 from millstream.errors import BatchFailed, QueryFailed, ScriptError
 from millstream.model.functions import function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline import step
 from millstream.pipeline.routing import GROUPS
-from millstream.pipeline.slot import Report
+from millstream.pipeline.slot import SlotReport
 from two_streams import BATCHES, PAIR, STREAMS, expected, same
 
 SCRIPT = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
 
 
-def report(slot: int, **told: Any) -> Report:
-    return Report(slot=slot, **{"token": "t", "chains": {}, **told})
+def report(slot: int, **told: Any) -> SlotReport:
+    return SlotReport(slot=slot, **{"token": "t", "chains": {}, **told})
 
 
 @given(st.integers(1, 64))
@@ -67,7 +67,7 @@ def test_it_is_kept_when_a_batch_came_as_long_as_units_of_it_wait() -> None:
         SegmentEntry(number=n, name=f"s{n}", side="left", batch=n, reach=1, rows=1, nbytes=8, first=0, last=0)
         for n in (1, 2, 3)
     )
-    waits = ChainManifest(segments=segments, ledger=(WaitingUnit(probe=2, state=1, lo=0, hi=1),))
+    waits = ChainManifest(segments=segments, ledger=(DeferredUnit(probe=2, state=1, lo=0, hi=1),))
     reports = [report(0, chains={"c": waits}), report(1, chains={"c": ChainManifest(segments=segments)})]
     assert step._arrived({1: 10, 2: 20, 3: 30}, 4, 40, reports) == {2: 20, 4: 40}
 

@@ -9,7 +9,7 @@ import pytest
 
 from millstream.compile import compile_script
 from millstream.lab.calibrate import measure
-from millstream.lab.workloads import TABLE_4, window_script
+from millstream.lab.workloads.windows import TABLE_4, window_script
 from millstream.plan import Calibration
 from millstream.plan.calibration import cache_path, load, save
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.lab.paper_state_slice import savings
+from millstream.lab.papers.state_slice.model import savings
 from millstream.plan import Plan, paper
 from millstream.plan.compare import Comparison, compare
 

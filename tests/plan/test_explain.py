@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.lab.workloads import TABLE_4, window_script
+from millstream.lab.workloads.windows import TABLE_4, window_script
 from millstream.plan import Plan
 from millstream.plan.explain import as_dot, as_json, as_text
 

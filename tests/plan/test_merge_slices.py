@@ -12,10 +12,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.lab.paper_state_slice import figure_19
-from millstream.lab.workloads import TABLE_4, window_script
+from millstream.lab.papers.state_slice.model import figure_19, route_first
+from millstream.lab.workloads.windows import TABLE_4, window_script
 from millstream.plan import Costs, Plan, calibrated, paper
-from millstream.plan.costs import Calibration, route_first
+from millstream.plan.costs import Calibration
 from millstream.plan.cut_slices import slices_at
 from millstream.plan.estimate import Flow, estimate, flows, part_of, span_of
 from millstream.plan.explain import as_json

@@ -20,37 +20,46 @@ def bench() -> None:
 @bench.command()
 def plan() -> None:
     """How long planning and checking take."""
-    from millstream.lab import bench_plan
+    from millstream.lab.bench.plan import report
 
-    _show(bench_plan.report())
+    _show(report())
 
 
 @bench.command()
 @click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
 def kernel(seconds: int) -> None:
     """The engine on one core: one window, seven windows, DuckDB, small batches."""
-    from millstream.lab import bench_kernel
+    from millstream.lab.bench.kernel import report
 
-    _show(bench_kernel.report(seconds))
+    _show(report(seconds))
+
+
+@bench.command()
+@click.option("--rounds", type=int, default=7, show_default=True, help="Turns each way takes.")
+def tricks(rounds: int) -> None:
+    """What each trick of the engine brings, against the plain way to the same result."""
+    from millstream.lab.bench import tricks as bench_tricks
+
+    _show(bench_tricks.report(rounds))
 
 
 @bench.command()
 @click.option("--rounds", type=int, default=3, show_default=True, help="Turns each way takes.")
 def slicing(rounds: int) -> None:
     """Whether the slices the planner calls cheapest are the fastest on the engine."""
-    from millstream.lab import bench_slicing
+    from millstream.lab.bench.slicing import report
     from millstream.plan.calibration import load
 
-    _show(bench_slicing.report(rounds, load()))
+    _show(report(rounds, load()))
 
 
 @bench.command("hot-key")
 @click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of one key on each side.")
 def hot_key(rows: int) -> None:
     """All pairs of one key, counted: how much memory they take."""
-    from millstream.lab import bench_engine
+    from millstream.lab.bench import engine
 
-    _show(bench_engine.hot_key(rows))
+    _show(engine.hot_key(rows))
 
 
 @bench.command()
@@ -58,18 +67,18 @@ def hot_key(rows: int) -> None:
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Also plot it here (needs matplotlib).")
 def scaling(most: int, png: Path | None) -> None:
     """Time per input row as the window grows, at a fixed number of matches."""
-    from millstream.lab import bench_engine
+    from millstream.lab.bench import engine
 
-    _show(bench_engine.scaling(most, png))
+    _show(engine.scaling(most, png))
 
 
 @bench.command()
 @click.option("--runnable", type=int, default=1_000, show_default=True, help="Segments that wait to probe.")
 def choosing(runnable: int) -> None:
     """What share of run time it takes to choose the next unit, by policy."""
-    from millstream.lab import bench_choosing
+    from millstream.lab.bench.choosing import report
 
-    _show(bench_choosing.report(runnable))
+    _show(report(runnable))
 
 
 _out = click.option(
@@ -89,11 +98,12 @@ _out = click.option(
 @click.option("--place", type=click.Path(path_type=Path), help="A folder to work in; needs up to 10 GB.")
 def peers(seconds: int, batches: int, stores: str, skip: str, place: Path | None) -> None:
     """Seven windows as native Spark joins and on Millstream, with a check of every row."""
-    from millstream.lab import bench_peers
+    from millstream.lab.bench.native_joins import STORES
+    from millstream.lab.bench.peers import KINDS, report
 
-    kept = [_one_of(name, bench_peers.STORES, "store") for name in _names(stores)]
-    left = [_one_of(name, bench_peers.KINDS, "peer") for name in _names(skip)]
-    _show(bench_peers.report(seconds, batches, kept, left, place, _tell))
+    kept = [_one_of(name, STORES, "store") for name in _names(stores)]
+    left = [_one_of(name, KINDS, "peer") for name in _names(skip)]
+    _show(report(seconds, batches, kept, left, place, _tell))
 
 
 _PLACE = click.option("--place", type=click.Path(path_type=Path), help="A folder to work in.")
@@ -106,9 +116,9 @@ _PLACE = click.option("--place", type=click.Path(path_type=Path), help="A folder
 @_PLACE
 def fifty(seconds: int, batches: int, rounds: int, place: Path | None) -> None:
     """Fifty queries, each with a window and a rare condition of its own, against the widest alone."""
-    from millstream.lab import bench_queries
+    from millstream.lab.bench import queries
 
-    _show(bench_queries.fifty(seconds, batches, rounds=rounds, place=place, tell=_tell))
+    _show(queries.fifty(seconds, batches, rounds=rounds, place=place, tell=_tell))
 
 
 @bench.command()
@@ -116,18 +126,18 @@ def fifty(seconds: int, batches: int, rounds: int, place: Path | None) -> None:
 @_PLACE
 def churn(count: int, place: Path | None) -> None:
     """A hundred queries added and dropped while the pipeline runs, with a check of every row."""
-    from millstream.lab import bench_queries
+    from millstream.lab.bench import queries
 
-    _show(bench_queries.churn(count=count, place=place, tell=_tell))
+    _show(queries.churn(count=count, place=place, tell=_tell))
 
 
 @bench.command()
 @_PLACE
 def overhead(place: Path | None) -> None:
     """What a batch costs that has next to nothing in it, part by part."""
-    from millstream.lab import bench_overhead
+    from millstream.lab.bench.overhead import report
 
-    _show(bench_overhead.report(place=place))
+    _show(report(place=place))
 
 
 @bench.command()
@@ -135,17 +145,17 @@ def overhead(place: Path | None) -> None:
 @_PLACE
 def recovery(rows: int, place: Path | None) -> None:
     """Seconds from the start of a process to its first commit, after kill -9."""
-    from millstream.lab import bench_recovery
+    from millstream.lab.bench.recovery import report
 
-    _show(bench_recovery.report(rows, place, _tell))
+    _show(report(rows, place, _tell))
 
 
 @bench.command()
 def burst() -> None:
     """A tenfold burst of 30 s on Spark: how long each window waits under LWO and under Greedy."""
-    from millstream.lab import bench_burst
+    from millstream.lab.bench.burst import report
 
-    _show(bench_burst.report(_tell))
+    _show(report(_tell))
 
 
 @bench.group()
@@ -157,17 +167,17 @@ def paper() -> None:
 @click.option("--figure", type=click.Choice(["11", "17", "18", "19"]), help="One figure; all if left out.")
 def state_slice(figure: str | None) -> None:
     """State-Slice: savings by equation 4 (Figure 11), strategies on the engine (17, 18), CPU-optimal chains (19)."""
-    from millstream.lab import paper_state_slice, state_slice_run
+    from millstream.lab.papers.state_slice import model, run
 
     def figure_19() -> Iterator[str]:
-        yield from paper_state_slice.figure_19()
+        yield from model.figure_19()
         yield ""
-        yield from state_slice_run.figure_19()
+        yield from run.figure_19()
 
     figures = {
-        "11": paper_state_slice.figure_11,
-        "17": state_slice_run.figure_17,
-        "18": state_slice_run.figure_18,
+        "11": model.figure_11,
+        "17": run.figure_17,
+        "18": run.figure_18,
         "19": figure_19,
     }
     _figures(figure, figures, {})
@@ -186,16 +196,16 @@ def state_slice(figure: str | None) -> None:
 @_out
 def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
     """Shared window joins: LWO, SWF and Greedy by the equations and on the engine."""
-    from millstream.lab import paper_shared_join as lab
+    from millstream.lab.papers.shared_join import figures
 
     _figures(
         figure,
         {
-            "3": lab.figure_3,
-            "5": lab.figure_5,
-            "7": lambda: lab.figures_7_and_8(out, tuples, clock),
-            "9": lambda: lab.figure_9(out, tuples, clock),
-            "10": lambda: lab.figure_10(out, tuples, clock),
+            "3": figures.figure_3,
+            "5": figures.figure_5,
+            "7": lambda: figures.figures_7_and_8(out, tuples, clock),
+            "9": lambda: figures.figure_9(out, tuples, clock),
+            "10": lambda: figures.figure_10(out, tuples, clock),
         },
         {"8": "7"},
     )
@@ -207,9 +217,9 @@ def shared_join(figure: str | None, tuples: int, clock: str, out: Path) -> None:
 @_out
 def op_sched(figure: str | None, seconds: float, out: Path) -> None:
     """Operator scheduling: Tables 1 and 2, and Figures 2 to 4 on 116 operators, real and simulated."""
-    from millstream.lab import op_sched_figures, op_sched_tables
+    from millstream.lab.papers.op_sched import figures, tables
 
-    shown = {"tables": op_sched_tables.report, "2": lambda: op_sched_figures.figures(out, seconds)}
+    shown = {"tables": tables.report, "2": lambda: figures.report(out, seconds)}
     _figures(figure, shown, {"3": "2", "4": "2"})
 
 

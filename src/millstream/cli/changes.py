@@ -43,7 +43,7 @@ def place_of(query: Query, directory: Directory, settings: Settings, base: str) 
     if sink is not None:
         path = dict(sink.options).get("path")
         return f"{sink.format} sink{f' {path}' if path else ''}"
-    return target_of(query, f"{directory.place}/results", settings.results, base).folder
+    return target_of(query, f"{directory.location}/results", settings.results, base).folder
 
 
 def listed(changes: Changes, functions: Mapping[str, Function]) -> Iterator[Listed]:
@@ -58,7 +58,7 @@ def listed(changes: Changes, functions: Mapping[str, Function]) -> Iterator[List
         if query is not None:
             place = place_of(query, changes.directory, settings, expected.base)
             if external_of(query, expected.base) is None:
-                target = target_of(query, f"{changes.directory.place}/results", settings.results, expected.base)
+                target = target_of(query, f"{changes.directory.location}/results", settings.results, expected.base)
                 rows = count_results(target, _MOST_FILES, one.since) if running else 0
         state, since = ("running", one.since) if running else ("waiting", None)
         yield Listed(
@@ -98,7 +98,7 @@ def row(one: Listed) -> tuple[str, str, str, str, str]:
 
 def as_json(changes: Changes, found: list[Listed]) -> dict[str, object]:
     return {
-        "directory": changes.directory.place,
+        "directory": changes.directory.location,
         "running": changes.directory.is_running(),
         "batch": changes.batch(),
         "queries": [{key: getattr(one, key) for key in Listed.__slots__} for one in found],

@@ -60,7 +60,7 @@ def list_queries(directory: str, for_machines: bool, functions: tuple[str, ...])
         click.echo(json.dumps(as_json(changes, found), indent=1))
         return
     running = "running" if changes.directory.is_running() else "stopped"
-    click.echo(f"{changes.directory.place}: {running}, batch {changes.batch()}")
+    click.echo(f"{changes.directory.location}: {running}, batch {changes.batch()}")
     rows = [("query", "window", "since batch", "rows", "results"), *(row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for name, window, since, number, place in rows:

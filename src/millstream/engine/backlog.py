@@ -1,23 +1,25 @@
-"""The waiting work of all chains of a shard, in the order of one policy, and runs that a budget ends.
+"""The deferred units of all chains of a shard, done in the order of a policy until a budget is spent.
 
-Chains keep ledgers of what waits. The backlog knows all of them: a policy chooses among the slices of every chain, and
-a budget is for all chains together.
+Each chain has a ledger of its deferred units. The policy chooses among the slices of all chains, and the budget is for
+all chains together.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.chain_run import ChainRun
+from millstream.engine.joiner import Joined
 from millstream.engine.path import Path
-from millstream.engine.units import Ledger, Task, Unit, Walk
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
+from millstream.engine.ready_queue import ReadyQueue
+from millstream.engine.units import Ledger, ProbeProgress, Task
 
 _HANDFUL = 32
-Execute = Callable[[ChainRun, list[Unit]], None]
+Done = Iterator[tuple[ChainRun, Joined]]
+"""Rows as they are made, with their chain. Work goes on when the next ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,15 @@ class Budget:
     seconds: float | None = None
 
 
+UNBOUNDED = Budget()
+
+
 class Backlog:
     """To a policy it is the load it works under."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._agenda: Agenda[Walk] = Agenda()
+        self._ready: ReadyQueue[ProbeProgress] = ReadyQueue()
         self._chains: dict[Ledger, ChainRun] = {}
         self._known: list[tuple[Ledger, int, int]] = []
         self.choosing = 0
@@ -46,43 +51,46 @@ class Backlog:
     def memory(self) -> float:
         return sum(ledger.memory() for ledger in self._chains)
 
-    def run(self, chains: Sequence[ChainRun], budget: Budget, execute: Execute) -> None:
-        """Does the chains' waiting units until the budget is spent or none is left."""
+    def run(self, chains: Sequence[ChainRun], budget: Budget) -> Done:
+        """Does deferred units until the budget is spent or none is left."""
         began = time.perf_counter_ns()
         self._look(chains)
         self.choosing += time.perf_counter_ns() - began
         if budget.units is not None:
-            self._run_units(budget.units, execute)
+            yield from self._run_units(budget.units)
         if budget.seconds is not None:
-            self._run_tasks(budget.seconds, execute)
+            yield from self._run_tasks(budget.seconds)
 
     def _look(self, chains: Sequence[ChainRun]) -> None:
         """What has come since the last run; everything, where a ledger or what slices cost is no longer the same."""
         known = [(chain.ledger, chain.ledger.rewritten, chain.paths.drifts) for chain in chains]
         anew = known != self._known
         if anew:
-            self._agenda.clear()
+            self._ready.clear()
             self._chains = {chain.ledger: chain for chain in chains}
             self._known = known
         for chain in chains:
             fresh = chain.ledger.fresh()
-            for walk in chain.ledger.walks() if anew else fresh:
-                self._agenda.put(walk, _work(walk, chain))
+            for progress in chain.ledger.in_progress() if anew else fresh:
+                self._ready.put(progress, _runnable(progress, chain))
 
-    def _run_units(self, count: int, execute: Execute) -> None:
+    def _run_units(self, count: int) -> Done:
         for _ in range(count):
-            walk = self._choose()
-            if walk is None:
+            progress = self._choose()
+            if progress is None:
                 return
-            at, unit = walk.at, walk.ledger.take(walk)
-            if not walk.tasks:
-                self._agenda.drop(walk)
-            elif walk.at > at:
-                self._agenda.advance(walk)
-            execute(self._chains[walk.ledger], [unit])
+            at, unit = progress.at, progress.ledger.take(progress)
+            if not progress.tasks:
+                self._ready.drop(progress)
+            elif progress.at > at:
+                self._ready.advance(progress)
+            chain = self._chains[progress.ledger]
+            for joined in chain.execute([unit]):
+                yield chain, joined
 
-    def _run_tasks(self, seconds: float, execute: Execute) -> None:
-        """Tasks are chosen a handful at a time, as many as there is time for: memory gone cold makes a look dear.
+    def _run_tasks(self, seconds: float) -> Done:
+        """Tasks are chosen a handful at a time, as many as there is time for: choosing after every task would meet cold
+        caches each time.
 
         How much there is time for follows from what the tasks so far were expected to cost and what they took.
         """
@@ -90,7 +98,8 @@ class Backlog:
         expected, limit = 0.0, 0.0
         while tasks := self.take_tasks(_HANDFUL, limit):
             for chain, task, cost in tasks:
-                execute(chain, list(task.units()))
+                for joined in chain.execute(list(task.units())):
+                    yield chain, joined
                 expected += cost
             spent = time.perf_counter() - began
             if spent >= seconds:
@@ -100,28 +109,28 @@ class Backlog:
     def take_tasks(self, count: int, limit: float = float("inf")) -> list[tuple[ChainRun, Task, float]]:
         """The next tasks by the policy with what they may cost: so many, or until they come to the limit."""
         began = time.perf_counter_ns()
-        found: list[tuple[Walk, Task, float]] = []
+        found: list[tuple[ProbeProgress, Task, float]] = []
         total = 0.0
-        while len(found) < count and (not found or total < limit) and (walk := self._choose()) is not None:
-            work = self._agenda[walk]
+        while len(found) < count and (not found or total < limit) and (progress := self._choose()) is not None:
+            work = self._ready[progress]
             cost = work.path.stages[work.at].cost * work.queue
-            found.append((walk, walk.ledger.take_task(walk), cost))
+            found.append((progress, progress.ledger.take_task(progress), cost))
             total += cost
-            if walk.tasks:
-                self._agenda.advance(walk)
+            if progress.tasks:
+                self._ready.advance(progress)
             else:
-                self._agenda.drop(walk)
+                self._ready.drop(progress)
         self.choosing += time.perf_counter_ns() - began
-        return [(self._chains[walk.ledger], task, cost) for walk, task, cost in found]
+        return [(self._chains[progress.ledger], task, cost) for progress, task, cost in found]
 
-    def _choose(self) -> Walk | None:
-        return self._agenda.choose(self._policy, self, self._plans)
+    def _choose(self) -> ProbeProgress | None:
+        return self._ready.choose(self._policy, self, self._plans)
 
     def _plans(self) -> Mapping[str, Sequence[Path]]:
         return {name: paths for chain in self._chains.values() for name, paths in chain.paths.plans().items()}
 
 
-def _work(walk: Walk, chain: ChainRun) -> Work:
-    probe, rows = walk.probe, len(walk.probe)
-    path = chain.paths.path(probe.side, walk.whole, walk.nbytes / rows)
-    return Work(path, walk.at, rows, probe.batch, probe.number)
+def _runnable(progress: ProbeProgress, chain: ChainRun) -> Runnable:
+    probe, rows = progress.probe, len(progress.probe)
+    path = chain.paths.path(probe.side, progress.whole, progress.nbytes / rows)
+    return Runnable(path, progress.at, rows, probe.batch, probe.number)

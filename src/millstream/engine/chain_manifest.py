@@ -32,7 +32,7 @@ class SegmentEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingUnit:
+class DeferredUnit:
     """A unit by the numbers of its segments."""
 
     probe: int
@@ -60,12 +60,8 @@ class ChainManifest:
     taken: int = 0
     expired: int = 0
     segments: tuple[SegmentEntry, ...] = ()
-    ledger: tuple[WaitingUnit, ...] = ()
+    ledger: tuple[DeferredUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
-
-    def names(self) -> set[str]:
-        """Everything in the store that this chain still needs."""
-        return {entry.name for entry in self.segments} | {entry.name for entry in self.held}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +81,7 @@ class ChainManifest:
             expired=saved["expired"],
             segments=tuple(SegmentEntry.from_json(entry) for entry in saved["segments"]),
             ledger=tuple(
-                WaitingUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
+                DeferredUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
             ),
             held=tuple(HeldEntry(**entry) for entry in saved["held"]),
         )

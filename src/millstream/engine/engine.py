@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import arrow_schema, conform, microseconds
-from millstream.engine.backlog import Budget
+from millstream.engine.arrow import arrow_schema, conform
+from millstream.engine.backlog import UNBOUNDED, Budget
+from millstream.engine.batch import BatchInput, Results, Sides, StreamRows
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
-from millstream.engine.judge import Late, Limits, judged
+from millstream.engine.judge import Late
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import SEQUENCE
 from millstream.engine.shard import Shard
 from millstream.engine.store import FileStore, MemoryStore, Store
-from millstream.engine.watermark import StreamClock, chain_watermark
+from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.engine.widths import together
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
@@ -30,11 +28,10 @@ from millstream.plan.nodes import LEFT, RIGHT, Plan, Signature
 Sink = Callable[[str, pa.RecordBatch], None]
 
 
-@dataclass(slots=True)
-class _Arrivals:
+@dataclass(frozen=True, slots=True)
+class _Source:
     clock: StreamClock
     schema: pa.Schema
-    count: int = 0
 
 
 class Engine:
@@ -57,25 +54,20 @@ class Engine:
         hash_bits: int = 64,
     ) -> None:
         settings = plan.script.settings
-        self._strict = (order or settings.order) == "strict"
+        self._sink = sink
         self._directory = directory
         self.late: list[Late] = []
         self._batch = 0
-        self._streams: dict[str, _Arrivals] = {}
+        self._sources: dict[str, _Source] = {}
         self._since: dict[str, tuple[Query, int]] = {}
         self._stores = 0
         self._follow(plan)
 
-        def to_each(queries: list[str], _: int, rows: pa.RecordBatch) -> None:
-            for query in queries:
-                sink(query, rows)
-
         self._shard = Shard(
             plan,
-            to_each,
             since=self._first_batches(),
             policy=make_policy(policy or settings.policy, settings.fairness, settings.queue_memory * 1e6),
-            strict=self._strict,
+            strict=(order or settings.order) == "strict",
             functions=functions,
             store=self._store,
             chunk=chunk,
@@ -90,7 +82,7 @@ class Engine:
     def _follow(self, plan: Plan) -> None:
         self.plan = plan
         for stream in plan.script.streams:
-            self._streams.setdefault(stream.name, _Arrivals(StreamClock(stream), arrow_schema(stream)))
+            self._sources.setdefault(stream.name, _Source(StreamClock(stream), arrow_schema(stream)))
         before = self._since
         self._since = {}
         for query in plan.script.queries:
@@ -107,37 +99,46 @@ class Engine:
     def feed(self, rows: Mapping[str, pa.Table], budget: Budget | None = None, now: int = 0) -> None:
         """One batch: rows of any streams, then work until the budget is spent."""
         self._batch += 1
-        taken = {name: self._take_in(name, table) for name, table in rows.items()}
-        for name, arrivals in self._streams.items():
-            if not sum(part.num_rows for part in taken.get(name, [])):
-                arrivals.clock.had_nothing(now)
-        parts = [dict(zip(taken, some, strict=True)) for some in zip_longest(*taken.values())]
-        self._shard.step_by_step(self._batch, [self._sides(part) for part in parts], budget or Budget())
+        future = self.plan.script.settings.future
+        given = BatchInput(
+            batch=self._batch,
+            rows=[self._rows(name, table) for name, table in rows.items()],
+            horizons={name: source.clock.horizon(future) for name, source in self._sources.items()},
+            budget=budget or UNBOUNDED,
+        )
+        output = self._shard.run_batch(given)
+        self.late += output.late
+        self._hand_out(output.results)
+        for name, source in self._sources.items():
+            if output.rows_in.get(name, 0):
+                source.clock.saw(output.greatest.get(name, NEVER))
+            else:
+                source.clock.had_nothing(now)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Here, unlike on Spark, all streams are seen: what a batch says of event time holds at once."""
         watermarks = {}
         for chain in self.plan.chains:
-            clocks = {stream.name: self._streams[stream.name].clock for stream in chain.streams}
+            clocks = {stream.name: self._sources[stream.name].clock for stream in chain.streams}
             watermarks[chain.signature] = chain_watermark(clocks.values())
-        self._shard.settle(watermarks)
+        self._hand_out(self._shard.advance(watermarks))
         self._shard.keep()
-
-    def _sides(self, rows: Mapping[str, pa.RecordBatch | None]) -> dict[Signature, dict[str, pa.RecordBatch]]:
-        """What each chain gets of the streams' rows."""
-        found: dict[Signature, dict[str, pa.RecordBatch]] = {}
-        for chain in self.plan.chains:
-            sides = zip((LEFT, RIGHT), chain.streams, strict=True)
-            found[chain.signature] = {side: rows[one.name] for side, one in sides if rows.get(one.name) is not None}
-        return found
 
     def work(self, budget: Budget | None = None) -> None:
         """Goes on with deferred units, with no new rows."""
-        self._shard.step(self._batch, {}, budget or Budget())
-        self._shard.settle({})
-        self._shard.keep()
+        self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, budget=budget or UNBOUNDED)).results)
+        self._settle()
 
     def close(self) -> None:
         """Finishes all deferred units and lets out everything that is held: no more rows will come."""
-        self._shard.finish()
+        self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, finish=True)).results)
         self._shard.keep()
+
+    def _hand_out(self, results: Iterable[Results]) -> None:
+        for queries, _, rows in results:
+            for query in queries:
+                self._sink(query, rows)
 
     @property
     def deferred(self) -> int:
@@ -157,30 +158,23 @@ class Engine:
     def chains(self) -> list[ChainRun]:
         return self._shard.chains()
 
-    def _take_in(self, name: str, table: pa.Table) -> list[pa.RecordBatch]:
+    def _rows(self, name: str, table: pa.Table) -> StreamRows:
         """The rows of a stream: one batch, unless that is more than its columns can hold."""
-        if name not in self._streams:
-            known = ", ".join(self._streams)
+        if name not in self._sources:
+            known = ", ".join(self._sources)
             raise ScriptError(
                 f'rows for "{name}"', f"the streams are {known}", "Declare the stream, or rename the rows."
             )
-        arrivals = self._streams[name]
-        stream = arrivals.clock.stream
-        if not table.schema.equals(arrivals.schema):
+        source = self._sources[name]
+        stream = source.clock.stream
+        if not table.schema.equals(source.schema):
             table = conform(stream, table)
-        chains = [run for run in self.chains() if stream.name in (one.name for one in run.chain.streams)]
-        watermarks = [(run.chain.title, run.watermark) for run in chains]
-        limits = Limits(arrivals.clock.horizon(self.plan.script.settings.future), watermarks)
-        return [self._usable(arrivals, rows, limits) for rows in together(table.to_batches())]
+        return StreamRows(stream, together(table.to_batches()), self._sides(name))
 
-    def _usable(self, arrivals: _Arrivals, rows: pa.RecordBatch, limits: Limits) -> pa.RecordBatch:
-        stream = arrivals.clock.stream
-        rows, late = judged(stream, rows, limits)
-        self.late += late
-        if self._strict:
-            numbers = pa.array(np.arange(arrivals.count, arrivals.count + rows.num_rows))
-            rows = rows.append_column(SEQUENCE, numbers)
-        arrivals.count += rows.num_rows
-        if rows.num_rows:
-            arrivals.clock.saw(int(microseconds(rows.column(stream.time)).max()))
-        return rows
+    def _sides(self, name: str) -> Sides:
+        return [
+            (chain.signature, side)
+            for chain in self.plan.chains
+            for side, stream in zip((LEFT, RIGHT), chain.streams, strict=True)
+            if stream.name == name
+        ]

@@ -1,4 +1,4 @@
-"""Which arriving rows can be used. The others are late rows: each is told once, with the reason, for all its chains.
+"""Which arriving rows can be used. The others are late rows: each is told of once, with the reason, for all its chains.
 
 Whether a row is late follows from its time and from what is known before the batch, so every slot that sees a row comes
 to the same judgement, and one of them tells of it.
@@ -16,6 +16,11 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import Bools, microseconds
 from millstream.engine.watermark import FAR
 from millstream.model.stream import Stream
+
+UNREAD = "\x01unread"
+"""Hidden column: the text of a row that did not parse, null where it did. No declared column has a control character in
+its name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +42,15 @@ class Limits:
     watermarks: Sequence[tuple[str, int]] = ()
 
 
-def judged(
-    stream: Stream, rows: pa.RecordBatch, limits: Limits, unread: pa.Array | None = None
-) -> tuple[pa.RecordBatch, list[Late]]:
+def judged(stream: Stream, rows: pa.RecordBatch, limits: Limits) -> tuple[pa.RecordBatch, list[Late]]:
     """The rows that have a time and a sense, and all that is late for any chain.
 
-    Rows that are late for some chains only are among both. `unread` holds the text of rows that did not parse.
+    Rows that are late for some chains only are among both.
     """
     late: list[Late] = []
+    unread: pa.Array | None = None
+    if UNREAD in rows.schema.names:
+        unread, rows = rows.column(UNREAD), rows.drop_columns([UNREAD])
     names = [column.name for column in stream.columns]
 
     def set_aside(reason: str, mask: Bools, chains: tuple[str, ...] = (), text: pa.Array | None = None) -> None:
@@ -78,6 +84,14 @@ def judged(
                     set_aside("older than the watermark", behind, chains)
             below = watermark
     return rows, late
+
+
+def in_time(stream: Stream, rows: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
+    """Of judged rows, those that are not late for a chain with this watermark."""
+    times = microseconds(rows.column(stream.time))
+    if not len(times) or times.min() >= watermark:
+        return rows
+    return rows.filter(pa.array(times >= watermark))
 
 
 def _levels(watermarks: Iterable[tuple[str, int]]) -> list[tuple[int, tuple[str, ...]]]:

@@ -43,11 +43,6 @@ def codes(columns: Sequence[pa.Array], rows: int, hash_bits: int = 64) -> Codes:
     return combined if hash_bits == 64 else scramble(combined >> np.uint64(64 - hash_bits))
 
 
-def groups(of: Codes) -> npt.NDArray[np.int64]:
-    """The partition group of each code."""
-    return (of >> np.uint64(64 - GROUP_BITS)).astype(np.int64)
-
-
 def scramble(values: Codes) -> Codes:
     """splitmix64's finisher: one to one and well spread."""
     mixed: Codes = values + _ODD

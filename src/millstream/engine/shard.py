@@ -6,36 +6,32 @@ because only whoever sees all shards can know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import pyarrow as pa
 
-from millstream.engine.arrow import microseconds
-from millstream.engine.backlog import Backlog, Budget
+from millstream.engine.arrivals import arrivals
+from millstream.engine.backlog import UNBOUNDED, Backlog, Budget
+from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.chain_run import ChainRun
-from millstream.engine.pairs import Pairs
+from millstream.engine.joiner import Joined
+from millstream.engine.policy import Policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import Held, Part
-from millstream.engine.store import MemoryStore, Store
-from millstream.engine.units import Unit
-from millstream.engine.work import Policy
+from millstream.engine.release import OrderedBuffer, OrderedRun
+from millstream.engine.store import HeldRows, MemoryStore, Store
+from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
-from millstream.model.stream import Stream
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan, Signature
+from millstream.plan.nodes import Chain, Plan, Signature
 
-Sink = Callable[[list[str], int, pa.RecordBatch], None]
-"""Takes rows for all queries that get them, with the batch their probing tuples arrived in."""
-Arrivals = Mapping[str, pa.RecordBatch]
-"""The rows of a chain's sides."""
+_Parts = Iterator[Mapping[Signature, Mapping[str, pa.RecordBatch]]]
 
 
 @dataclass(slots=True)
 class _Running:
     chain: ChainRun
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, OrderedBuffer] = field(default_factory=dict)
 
 
 class Shard:
@@ -44,7 +40,6 @@ class Shard:
     def __init__(
         self,
         plan: Plan,
-        sink: Sink,
         *,
         since: Mapping[str, int],
         policy: Policy,
@@ -54,7 +49,6 @@ class Shard:
         chunk: int = CHUNK,
         hash_bits: int = 64,
     ) -> None:
-        self.sink = sink
         self._functions = dict(functions or {})
         self._policy, self._strict = policy, strict
         self._backlog = Backlog(policy)
@@ -78,7 +72,7 @@ class Shard:
                     name: held for name, held in known.held.items() if name in after and after[name] == before[name]
                 }
             running[chain.signature] = known
-        self._running = running
+        self._plan, self._running = plan, running
 
     def _start(self, chain: Chain, since: Mapping[str, int]) -> ChainRun:
         return ChainRun(
@@ -91,48 +85,82 @@ class Shard:
             hash_bits=self._hash_bits,
         )
 
-    def step(self, batch: int, arrivals: Mapping[Signature, Arrivals], budget: Budget) -> None:
+    def run_batch(self, given: BatchInput) -> BatchOutput:
         """Rows that are not late become state and work; then work until the budget is spent."""
+        watermarks = {
+            signature: max(running.chain.watermark, given.watermarks.get(signature, NEVER))
+            for signature, running in self._running.items()
+        }
+        taken = arrivals(given, self._plan.chains, watermarks, numbered=self._strict)
+        return BatchOutput(
+            results=self._results(given.batch, given.budget, watermarks, taken.parts(watermarks), finish=given.finish),
+            rows_in=taken.rows_in,
+            late=taken.late,
+            greatest=taken.greatest,
+        )
+
+    def _results(
+        self, batch: int, budget: Budget, watermarks: Mapping[Signature, int], parts: _Parts, *, finish: bool
+    ) -> Iterator[Results]:
+        yield from self.advance(watermarks)
+        part = next(parts, {})
+        while (following := next(parts, None)) is not None:
+            # The budget is for all parts of a batch together.
+            self._arrive(batch, part)
+            yield from self._work(budget if budget == UNBOUNDED else Budget(units=0))
+            part = following
+        self._arrive(batch, part)
+        yield from self._work(budget)
+        if finish:
+            yield from self._finish()
+
+    def _arrive(self, batch: int, part: Mapping[Signature, Mapping[str, pa.RecordBatch]]) -> None:
         for signature, running in self._running.items():
-            run, rows = running.chain, arrivals.get(signature, {})
-            sides = zip((LEFT, RIGHT), run.chain.streams, strict=True)
-            judged: dict[int, pa.RecordBatch] = {}
-            in_time = {}
-            for side, stream in sides:
-                if side in rows:
-                    given = rows[side]
-                    if id(given) not in judged:
-                        judged[id(given)] = self._in_time(stream, given, run)
-                    in_time[side] = judged[id(given)]
-            run.arrive(in_time, batch)
-        self._work(budget)
+            running.chain.arrive(part.get(signature, {}), batch)
 
-    def step_by_step(self, batch: int, parts: Sequence[Mapping[Signature, Arrivals]], budget: Budget) -> None:
-        """A batch whose rows are more than one batch of Arrow's can hold; the budget is for all its parts together."""
-        for part in parts[:-1]:
-            self.step(batch, part, budget if budget == Budget() else Budget(units=0))
-        self.step(batch, parts[-1] if parts else {}, budget)
+    def _work(self, budget: Budget) -> Iterator[Results]:
+        found = {running.chain: running for running in self._running.values()}
+        if budget == UNBOUNDED:
+            for chain, running in found.items():
+                for joined in chain.run_all():
+                    yield from self._let_through(running, joined)
+            return
+        for chain in found:
+            chain.defer()
+        for chain, joined in self._backlog.run(list(found), budget):
+            yield from self._let_through(found[chain], joined)
 
-    def settle(self, watermarks: Mapping[Signature, int]) -> None:
+    def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
+        """At once, or when their turn comes, where the order is strict."""
+        if not self._strict:
+            yield Results(joined.queries, joined.batch, joined.rows)
+            return
+        part = OrderedRun.of(joined.pairs, joined.batch, joined.rows)
+        for query in joined.queries:
+            running.held.setdefault(query, OrderedBuffer()).add(part)
+
+    def advance(self, watermarks: Mapping[Signature, int]) -> Iterator[Results]:
         """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
             bounds = running.chain.bounds(self._policy) if self._strict else {}
             for name, held in running.held.items():
-                held.release(bounds[name] if self._strict else None, partial(self.sink, [name], running.chain.batch))
+                for rows in held.release(bounds.get(name)):
+                    yield Results([name], running.chain.batch, rows)
+
+    def _finish(self) -> Iterator[Results]:
+        """Does all deferred units and lets out everything that is held: no more rows will come."""
+        yield from self._work(UNBOUNDED)
+        for running in self._running.values():
+            running.chain.settle(running.chain.watermark)
+            for name, held in running.held.items():
+                for rows in held.release(None):
+                    yield Results([name], running.chain.batch, rows)
 
     def keep(self) -> None:
         """State goes where the store has it: at the latest when it is saved."""
         for running in self._running.values():
             running.chain.keep()
-
-    def finish(self) -> None:
-        """Does all deferred units and lets out everything that is held: no more rows will come."""
-        self._work(Budget())
-        for running in self._running.values():
-            running.chain.settle(running.chain.watermark)
-            for name, held in running.held.items():
-                held.release(None, partial(self.sink, [name], running.chain.batch))
 
     @property
     def deferred(self) -> int:
@@ -152,54 +180,27 @@ class Shard:
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
 
-    def saved(self, keep: Callable[[str, pa.Table], str]) -> dict[Signature, ChainManifest]:
-        """Every chain as it stands; `keep` stores rows held for their turn under a name it chooses."""
+    def saved(self, rows: HeldRows) -> dict[Signature, ChainManifest]:
+        """Every chain as it stands; `rows` is where rows held for their turn go."""
         found = {}
         for signature, running in self._running.items():
             since = running.chain.since()
             held = [
-                HeldEntry(name, since[name], keep(name, held.saved()))
+                HeldEntry(name, since[name], rows.keep(name, held.saved()))
                 for name, held in running.held.items()
                 if len(held)
             ]
             found[signature] = running.chain.saved(held)
         return found
 
-    def restore(self, saved: Mapping[Signature, ChainManifest], load: Callable[[str], pa.Table]) -> None:
+    def restore(self, saved: Mapping[Signature, ChainManifest], rows: HeldRows) -> None:
         """Goes on from what was saved; a chain that was not begins empty."""
         for signature, running in self._running.items():
             manifest = saved.get(signature, ChainManifest())
             running.chain.restore(manifest)
             since = running.chain.since()
             running.held = {
-                entry.query: Held.restored(load(entry.name))
+                entry.query: OrderedBuffer.restored(rows.load(entry.name))
                 for entry in manifest.held
                 if since.get(entry.query) == entry.since
             }
-
-    def _in_time(self, stream: Stream, rows: pa.RecordBatch, run: ChainRun) -> pa.RecordBatch:
-        """The rows that are not late for this chain; whoever hands rows in tells of those that are."""
-        times = microseconds(rows.column(stream.time))
-        if not len(times) or times.min() >= run.watermark:
-            return rows
-        return rows.filter(pa.array(times >= run.watermark))
-
-    def _work(self, budget: Budget) -> None:
-        if budget == Budget():
-            for running in self._running.values():
-                running.chain.run_all(partial(self._deliver, running))
-            return
-        found = {running.chain: running for running in self._running.values()}
-        for chain in found:
-            chain.put_off()
-        self._backlog.run(
-            list(found), budget, lambda chain, units: chain.execute(units, partial(self._deliver, found[chain]))
-        )
-
-    def _deliver(self, running: _Running, queries: list[str], pairs: Pairs, rows: pa.RecordBatch, unit: Unit) -> None:
-        if not self._strict:
-            self.sink(queries, unit.probe.batch, rows)
-            return
-        part = Part.of(pairs, unit, rows)
-        for query in queries:
-            running.held.setdefault(query, Held()).add(part)

@@ -1,4 +1,4 @@
-"""What a chain has measured of itself: rows, pairs, selectivity and time, by slice, group and query."""
+"""What a chain has measured of itself: rows, pairs and time, by slice, group and query."""
 
 from __future__ import annotations
 
@@ -26,22 +26,13 @@ class Measured:
     last_batch: int = 0
 
     @property
-    def selectivity(self) -> float:
-        """The share of compared rows that matched."""
-        return self.pairs / self.compared if self.compared else 0.0
-
-    @property
     def nanoseconds_per_probe(self) -> float:
         return self.nanoseconds / self.probes if self.probes else 0.0
-
-    @property
-    def nanoseconds_per_pair(self) -> float:
-        return self.nanoseconds / self.pairs if self.pairs else 0.0
 
 
 @dataclass(slots=True)
 class ChainStatistics:
-    """Counts since the chain began. Groups count arriving rows and the bytes of state they hold now."""
+    """Counts since the chain began. Groups count arriving rows."""
 
     rows: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slices: dict[Interval, Measured] = field(default_factory=lambda: defaultdict(Measured))
@@ -68,12 +59,3 @@ class ChainStatistics:
             measured = self.queries[query]
             measured.pairs += rows
             measured.last_batch = batch
-
-
-def group_bytes(segments: list[Segment]) -> Ints:
-    """Bytes of state by partition group."""
-    total = np.zeros(1 << GROUP_BITS, dtype=np.int64)
-    for segment in segments:
-        if len(segment):
-            total += np.diff(segment.group_ranges()) * segment.nbytes // len(segment)
-    return total

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.engine.columns import Columns
 from millstream.engine.files import Files, Stamp, stamp_of
-from millstream.engine.frame import Frame
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
-# A smaller segment stays in memory as it is: to open its files again would take longer than to write them.
+# A smaller segment stays in memory as it is: to open its files again takes as long as to write them (bench tricks).
 _WORTH_MAPPING = 1 << 18
 
 
@@ -35,6 +36,16 @@ class Store(Protocol):
     def load(self, entry: SegmentEntry) -> Segment: ...
 
     def drop(self, segment: Segment) -> None: ...
+
+
+class HeldRows(Protocol):
+    """Where rows of queries go that wait for their turn, in strict order."""
+
+    def keep(self, query: str, rows: pa.Table) -> str:
+        """Stores rows; the name to ask for them again."""
+        ...
+
+    def load(self, name: str) -> pa.Table: ...
 
 
 class MemoryStore:
@@ -110,7 +121,7 @@ class FileStore:
         )
         time = rows.schema.metadata[_TIME].decode()
         rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
-        frame = Frame.of(rows.replace_schema_metadata(rest or None))
+        frame = Columns.of(rows.replace_schema_metadata(rest or None))
         return Segment(
             known.number,
             known.side,
@@ -137,6 +148,20 @@ def chain_files(chain: ChainManifest) -> dict[str, Stamp]:
     for entry in chain.segments:
         found |= dict(zip(files_of(entry.name), entry.stamps, strict=True))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFiles:
+    """Held rows as files, whose names begin with `prefix`."""
+
+    files: Files
+    prefix: str
+
+    def keep(self, query: str, rows: pa.Table) -> str:
+        return keep_rows(self.files, f"{self.prefix}held-{query}", rows)
+
+    def load(self, name: str) -> pa.Table:
+        return load_rows(self.files, name)
 
 
 def keep_rows(files: Files, name: str, rows: pa.Table) -> str:

@@ -7,7 +7,6 @@ the code that runs. What a scan costs is measured by itself, since a plan with a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,8 +17,8 @@ from millstream.compile import compile_script
 from millstream.engine.keys import codes
 from millstream.engine.probe import matches
 from millstream.engine.segment import Segment, build
-from millstream.lab.timed import cpu_seconds
-from millstream.lab.workloads import window_rows, window_script
+from millstream.lab.timed import best_of, cpu_seconds
+from millstream.lab.workloads.windows import window_rows, window_script
 from millstream.model.interval import Interval
 from millstream.plan import Calibration, Plan
 from millstream.plan.costs import Costs, RouteByClass, StepCounts
@@ -118,10 +117,5 @@ def _segment(side: str, seed: int, count: int) -> Segment:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """Nanoseconds of the fastest of five."""
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter_ns()
-        work()
-        best = min(best, time.perf_counter_ns() - start)
-    return best
+    """Nanoseconds."""
+    return best_of(work) * 1e9

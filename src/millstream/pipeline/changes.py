@@ -123,7 +123,7 @@ class Changes:
                 f'no query "{name}"',
                 f"the queries are {listing(now.queries) or 'none'}",
                 did_you_mean(name, now.queries, "Use one of these." if now.queries else "Add one first."),
-                Where(file=self.directory.place),
+                Where(file=self.directory.location),
             )
         return found
 

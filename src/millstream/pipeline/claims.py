@@ -17,7 +17,7 @@ from millstream.engine.files import Files
 from millstream.errors import ScriptError, Where
 from millstream.model.query import Query
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import is_address
+from millstream.pipeline.locations import is_address
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.sinks import folder_of
 
@@ -40,14 +40,14 @@ def check_claims(queries: Iterable[Query], *, base: str, owner: str, directory: 
         folder = folder_of(query, base)
         if folder is None:
             continue
-        if directory.files.is_local and Path(folder).is_relative_to(directory.place):
+        if directory.files.is_local and Path(folder).is_relative_to(directory.location):
             raise ScriptError(
                 f"{query.name} writes to '{folder}', inside the pipeline's own directory",
                 "a path lies outside it; without one results are in results/",
                 "Leave the path out, or give another.",
                 query.where,
             )
-        check_claim(folder, owner, directory.place, query.where)
+        check_claim(folder, owner, directory.location, query.where)
 
 
 def check_claim(folder: str, owner: str, place: str, where: Where) -> None:

@@ -17,7 +17,7 @@ from millstream.model.stream import Stream
 from millstream.pipeline.changes import Changes
 from millstream.pipeline.claims import can_be_claimed, check_claims, claim
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import located
+from millstream.pipeline.locations import located
 from millstream.pipeline.registry import Entry, Registry
 from millstream.pipeline.results import Target, target_of
 from millstream.pipeline.sinks import (
@@ -74,7 +74,7 @@ class Control:
         declared = self.tried(script).script
         if self.in_force.script:
             before = self.compile(";\n".join(self.in_force.declarations)).script
-            check_same_streams(before.streams, declared.streams, self.directory.place, self.base)
+            check_same_streams(before.streams, declared.streams, self.directory.location, self.base)
         self._check_ends(declared)
         return declared
 
@@ -132,9 +132,9 @@ class Control:
 
     def targets(self) -> dict[str, Target]:
         """Where slots write each query's rows."""
-        results, shared = f"{self.directory.place}/results", self.planned().script.settings.results
+        results, shared = f"{self.directory.location}/results", self.planned().script.settings.results
         return {
-            name: outbox(query, self.directory.place)
+            name: outbox(query, self.directory.location)
             if self.sinks.takes(name)
             else target_of(query, results, shared, self.base)
             for name, query in self.queries().items()
@@ -196,7 +196,7 @@ class Control:
             if folder is not None and not can_be_claimed(folder):
                 self.tell(f"query {query.name}: nothing keeps other pipelines from writing to {folder} as well")
             elif folder is not None:
-                claim(folder, self._owner, self.directory.place)
+                claim(folder, self._owner, self.directory.location)
 
 
 def check_same_streams(before: tuple[Stream, ...], after: tuple[Stream, ...], place: str, base: str) -> None:

@@ -18,7 +18,7 @@ from millstream.model.stream import Stream, check_name
 from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import check_apart, literal, located
+from millstream.pipeline.locations import check_apart, literal, located
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.recovery import recover
 from millstream.pipeline.results import read_results
@@ -210,9 +210,9 @@ class Pipeline:
         return self._spark
 
     @property
-    def places(self) -> dict[int, str]:
+    def executors(self) -> dict[int, str]:
         """The executor each slot last worked on."""
-        return dict(self._stepper.places) if self._stepper else {}
+        return dict(self._stepper.executors) if self._stepper else {}
 
     @property
     def batch(self) -> int:
@@ -278,7 +278,7 @@ class Pipeline:
         found = []
         for stream in declared.streams:
             options = located(self._elsewhere.get(stream.name.lower(), stream.options), base)
-            check_apart(stream.name, options, self.directory.place)
+            check_apart(stream.name, options, self.directory.location)
             found.append(replace(stream, options=literal(options)))
         return found
 

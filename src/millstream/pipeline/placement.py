@@ -17,9 +17,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from millstream.pipeline.packing import packed, unpacked
 from millstream.pipeline.routing import SLOT
-from millstream.pipeline.slot import Report
+from millstream.pipeline.slot import SlotReport
 
-Run = Callable[[int, Iterable[pa.RecordBatch]], Report]
+Run = Callable[[int, Iterable[pa.RecordBatch]], SlotReport]
 _SCHEMA = StructType([StructField("report", BinaryType())])
 _TRIES = 5
 
@@ -33,7 +33,7 @@ class Placement:
         self._tries = 0
         self.on_cluster = not str(spark.sparkContext.master).startswith("local[")
 
-    def run(self, rows: DataFrame | None, work: Run) -> list[Report]:
+    def run(self, rows: DataFrame | None, work: Run) -> list[SlotReport]:
         """One report of every slot, whether it has rows or not."""
         found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
         if len(found) < self._slots:

@@ -11,7 +11,7 @@ import numpy as np
 from millstream.model.interval import Interval
 
 if TYPE_CHECKING:
-    from millstream.pipeline.step import Done
+    from millstream.pipeline.step import CommittedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BatchProgress:
         return shown
 
 
-def progress(done: Done, *, held_back: bool = False) -> BatchProgress:
+def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
     slowest = max(done.reports, key=lambda report: sum(report.seconds.values()))
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
@@ -93,7 +93,7 @@ def _sums(parts: Any) -> dict[str, int]:
     return total
 
 
-def _responses(done: Done) -> dict[str, Response]:
+def _responses(done: CommittedBatch) -> dict[str, Response]:
     waits: dict[str, list[tuple[float, int]]] = {}
     for report in done.reports:
         for (query, batch), rows in report.served.items():
@@ -101,7 +101,7 @@ def _responses(done: Done) -> dict[str, Response]:
     return {query: _quantiles(some) for query, some in waits.items()}
 
 
-def _came(done: Done, batch: int) -> int:
+def _came(done: CommittedBatch, batch: int) -> int:
     """When a batch came; rows held for their order past a restart count from the batch that lets them out."""
     return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
@@ -113,7 +113,7 @@ def _quantiles(waits: list[tuple[float, int]]) -> Response:
     return Response(int(counts[-1]), *at)
 
 
-def _slices(done: Done) -> dict[str, tuple[SliceState, ...]]:
+def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
     """For each chain: how much of the state is how old, both sides on one axis."""
     found = {}
     for number, chain in enumerate(done.plan.chains, 1):

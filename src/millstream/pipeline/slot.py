@@ -10,42 +10,39 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import microseconds
 from millstream.engine.backlog import Budget
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.engine.batch import BatchInput, Results, StreamRows
+from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files
 from millstream.engine.intake import CODE as HIDDEN_CODE
-from millstream.engine.judge import Late, Limits, judged
+from millstream.engine.judge import UNREAD
 from millstream.engine.policies import make_policy
-from millstream.engine.release import SEQUENCE
-from millstream.engine.segment import Segment
 from millstream.engine.shard import Shard
-from millstream.engine.store import FileStore, keep_rows, load_rows
+from millstream.engine.store import HeldFiles
 from millstream.engine.widths import together
 from millstream.errors import QueryFailed
 from millstream.model.functions import Function
+from millstream.pipeline import late
 from millstream.pipeline.durable import sync_slot
 from millstream.pipeline.layout import BAD
-from millstream.pipeline.manifest import Output, SlotManifest
+from millstream.pipeline.manifest import SlotManifest, StagedFile
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
 from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
-from millstream.plan.nodes import LEFT, RIGHT, Plan, Signature
+from millstream.pipeline.slot_store import SlotStores
+from millstream.plan.nodes import Plan, Signature
 
-REASON, CHAIN, TEXT = "_reason", "_chain", "_text"
-"""What late rows are told with; a stream that has such a column itself gets one more _ before it."""
 _MOST = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPlan:
     """What a plan means to a slot; the same for all batches until the plan changes."""
 
     version: str
@@ -57,32 +54,34 @@ class Work:
     functions: Mapping[str, Function]
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory, which
+    lies at `location`. `plan` is a packed SlotPlan of this version.
+    """
 
     run: str
     pipeline: str
-    place: str
+    location: str
     batch: int
     watermarks: Mapping[Signature, int]
     horizons: Mapping[str, int]
     states: Mapping[int, SlotManifest]
-    work_version: str
-    work: bytes
+    plan_version: str
+    plan: bytes
     finish: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotReport:
     """What a slot tells the driver. With an `error` it tells nothing else: `failed` are the queries to blame,
     and where there is none the batch as a whole has failed.
     """
 
     slot: int
     token: str
-    chains: Mapping[Signature, ChainManifest]
-    outputs: tuple[Output, ...] = ()
+    chains: Mapping[Signature, ChainManifest] = field(default_factory=dict)
+    outputs: tuple[StagedFile, ...] = ()
     greatest: Mapping[str, int] = field(default_factory=dict)
     rows_in: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
@@ -90,63 +89,38 @@ class Report:
     deferred: int = 0
     group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: str = ""
+    executor: str = ""
     failed: tuple[str, ...] = ()
     error: str = ""
 
 
-def place() -> str:
+def executor() -> str:
     """The executor this worker belongs to: its machine, and the daemon that started the worker."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 
-class SlotStore(FileStore):
-    """Segments as files that only the driver deletes, once no committed batch names them."""
-
-    def __init__(self, files: Files) -> None:
-        super().__init__(files)
-        self._opened_as: dict[str, Segment] = {}
-
-    def keep(self, segment: Segment) -> Segment:
-        kept = super().keep(segment)
-        self._opened_as[self.name(kept)] = kept
-        return kept
-
-    def load(self, entry: SegmentEntry) -> Segment:
-        if entry.name not in self._opened_as:
-            self._opened_as[entry.name] = super().load(entry)
-        self._names[entry.number], self._stamps[entry.name] = entry.name, entry.stamps
-        return self._opened_as[entry.name]
-
-    def drop(self, segment: Segment) -> None:
-        self._opened_as.pop(self._forgotten(segment), None)
-
-    def forget_all_but(self, names: set[str]) -> None:
-        self._opened_as = {name: segment for name, segment in self._opened_as.items() if name in names}
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Cached:
     token: str
     version: str
     shard: Shard
-    stores: dict[Signature, SlotStore]
+    stores: SlotStores
 
 
-_WORKS: dict[str, Work] = {}
+_PLANS: dict[str, SlotPlan] = {}
 _SHARDS: dict[tuple[str, int], _Cached] = {}
 
 
-def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Report:
+def run_slot(request: BatchRequest, slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
     """A slot's part of a batch."""
-    key, token = (order.run, slot), uuid.uuid4().hex[:10]
+    key, token = (request.run, slot), uuid.uuid4().hex[:10]
     # Out of the cache while it works: a run that fails half-way must not be taken up again.
     cached = _SHARDS.pop(key, None)
     try:
-        report, cached = _run(order, slot, token, batches, cached)
+        report, cached = _run(request, slot, token, batches, cached)
     except QueryFailed as failure:
         error = failure.cause or "an expression failed"
-        return Report(slot, token, {}, place=place(), failed=failure.queries, error=error)
+        return SlotReport(slot=slot, token=token, executor=executor(), failed=failure.queries, error=error)
     _SHARDS[key] = cached
     if len(_SHARDS) > _MOST:
         del _SHARDS[next(iter(_SHARDS))]
@@ -154,125 +128,109 @@ def run_slot(order: Order, slot: int, batches: Iterable[pa.RecordBatch]) -> Repo
 
 
 def _run(
-    order: Order, slot: int, token: str, batches: Iterable[pa.RecordBatch], cached: _Cached | None
-) -> tuple[Report, _Cached]:
+    request: BatchRequest, slot: int, token: str, batches: Iterable[pa.RecordBatch], cached: _Cached | None
+) -> tuple[SlotReport, _Cached]:
     clock = _Stopwatch()
-    work = _work(order)
-    sync = work.plan.script.settings.sync == "on"
-    writer = Writer(order.pipeline, order.batch, slot, token, sync=sync)
-    arrived = _read(work, order, batches)
+    plan = _plan(request)
+    settings = plan.plan.script.settings
+    sync, prefix = settings.sync == "on", f"{request.batch:08}-{slot:03}-{token}-"
+    files = Files.at(request.location).below("segments")
+    held = HeldFiles(files, prefix)
+    rows = list(_read(plan, batches))
     clock.lap("read")
-    served: dict[tuple[str, int], int] = {}
-
-    def sink(queries: list[str], batch: int, rows: pa.RecordBatch) -> None:
-        for query in queries:
-            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
-        began = time.perf_counter()
-        writer.write([work.targets[query] for query in queries], rows)
-        clock.move("join", "write", time.perf_counter() - began)
-
-    cached = _brought_up(order, slot, work, cached)
+    cached = _brought_up(request, slot, plan, cached, held)
     shard = cached.shard
-    shard.sink = sink
-    for number, store in enumerate(cached.stores.values()):
-        store.prefix = f"{order.batch:08}-{slot:03}-{token}-{number}-"
-    budget = Budget(seconds=work.plan.script.settings.budget / 1e6 or None)
+    cached.stores.begin(prefix)
     clock.lap("restore")
-    shard.settle(order.watermarks)
-    parts = [dict(zip(arrived.by_route, some, strict=True)) for some in zip_longest(*arrived.by_route.values())]
-    shard.step_by_step(order.batch, [_sides(work, part) for part in parts], budget)
-    if order.finish:
-        shard.finish()
-    clock.lap("join")
-    for part in arrived.late:
-        _write_late(writer, work, part)
+    given = BatchInput(
+        batch=request.batch,
+        rows=rows,
+        watermarks=request.watermarks,
+        horizons=request.horizons,
+        budget=Budget(seconds=settings.budget / 1e6 or None),
+        finish=request.finish,
+    )
+    output = shard.run_batch(given)
+    del rows, given
+    clock.lap("read")
+    writer = Writer(request.pipeline, request.batch, slot, token, sync=sync)
+    served = _write(writer, plan.targets, output.results, clock)
+    for part in output.late:
+        writer.write([Target(part.stream, f"{plan.late}/{part.stream}")], late.told(part))
     outputs = writer.close()
-    files = Files.at(order.place).below("segments")
-
-    def keep(query: str, rows: pa.Table) -> str:
-        return keep_rows(files, f"{order.batch:08}-{slot:03}-{token}-held-{query}", rows)
-
-    chains = shard.saved(keep)
+    chains = shard.saved(held)
     if sync:
-        sync_slot(files, f"{order.batch:08}-{slot:03}-{token}-", chains.values(), writer.syncing)
-    for signature, store in cached.stores.items():
-        store.forget_all_but({entry.name for entry in chains[signature].segments})
+        sync_slot(files, prefix, chains.values(), writer.syncing)
+    cached.stores.forget_all_but(chains)
     clock.lap("write")
     cached.token = token
     groups = sum((run.statistics.group_rows for run in shard.chains()), np.zeros(64, dtype=np.int64))
-    report = Report(
-        slot,
-        token,
-        chains,
+    report = SlotReport(
+        slot=slot,
+        token=token,
+        chains=chains,
         outputs=tuple(outputs),
-        greatest=arrived.greatest,
-        rows_in=arrived.counts,
-        late=_late_counts(arrived.late),
+        greatest=output.greatest,
+        rows_in=output.rows_in,
+        late=late.counts(output.late),
         served=served,
         deferred=shard.deferred,
         group_rows=tuple(groups.tolist()),
         seconds=clock.spent,
-        place=place(),
+        executor=executor(),
     )
     return report, cached
 
 
-def _work(order: Order) -> Work:
-    found = _WORKS.get(order.work_version)
+def _plan(request: BatchRequest) -> SlotPlan:
+    found = _PLANS.get(request.plan_version)
     if found is None:
         # What the driver has just made; plans of before are not needed again.
-        _WORKS.clear()
-        found = _WORKS[order.work_version] = unpacked(order.work)
+        _PLANS.clear()
+        found = _PLANS[request.plan_version] = unpacked(request.plan)
     return found
 
 
-def _brought_up(order: Order, slot: int, work: Work, cached: _Cached | None) -> _Cached:
+def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cached | None, held: HeldFiles) -> _Cached:
     """The slot's shard as the last committed batch left it, with the plan of now."""
-    state = order.states.get(slot)
-    files = Files.at(order.place).below("segments")
+    state = request.states.get(slot)
     if cached is None:
-        stores: dict[Signature, SlotStore] = {}
-
-        def store(signature: Signature) -> SlotStore:
-            stores[signature] = SlotStore(files)
-            return stores[signature]
-
-        settings = work.plan.script.settings
+        stores, settings = SlotStores(held.files), plan.plan.script.settings
         shard = Shard(
-            work.plan,
-            lambda *_: None,
-            since=work.since,
+            plan.plan,
+            since=plan.since,
             policy=make_policy(settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=settings.order == "strict",
-            functions=work.functions,
-            store=store,
+            functions=plan.functions,
+            store=stores.of,
         )
-        cached = _Cached("", work.version, shard, stores)
-    elif cached.version != work.version:
-        cached.shard.change(work.plan, work.since)
-        running = {chain.signature for chain in work.plan.chains}
-        for gone in set(cached.stores) - running:
-            del cached.stores[gone]
-        cached.version = work.version
+        cached = _Cached(token="", version=plan.version, shard=shard, stores=stores)
+    elif cached.version != plan.version:
+        cached.shard.change(plan.plan, plan.since)
+        cached.version = plan.version
     if cached.token != (state.token if state else ""):
-        cached.shard.restore(state.chains if state else {}, lambda name: load_rows(files, name))
+        cached.shard.restore(state.chains if state else {}, held)
     return cached
 
 
-@dataclass(slots=True)
-class _Arrived:
-    """A slot's rows of a batch by route; for each stream how many came and their greatest time; and those set aside.
+def _write(
+    writer: Writer, targets: Mapping[str, Target], results: Iterator[Results], clock: _Stopwatch
+) -> dict[tuple[str, int], int]:
+    """Writes results as they are made; how many each query got, by the batch their probing tuples arrived in."""
+    served: dict[tuple[str, int], int] = {}
+    for queries, batch, rows in results:
+        for query in queries:
+            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
+        clock.lap("join")
+        writer.write([targets[query] for query in queries], rows)
+        clock.lap("write")
+    clock.lap("join")
+    return served
 
-    The rows of a route are one batch of Arrow's, unless that is more than its columns can hold.
-    """
 
-    by_route: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    greatest: dict[str, int] = field(default_factory=dict)
-    late: list[Late] = field(default_factory=list)
-
-
-def _read(work: Work, order: Order, batches: Iterable[pa.RecordBatch]) -> _Arrived:
+def _read(plan: SlotPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[StreamRows]:
+    """A slot's rows of a batch, route by route."""
+    routing = plan.routing
     parts: dict[int, list[pa.RecordBatch]] = {}
     for some in batches:
         if not some.num_rows:
@@ -283,75 +241,24 @@ def _read(work: Work, order: Order, batches: Iterable[pa.RecordBatch]) -> _Arriv
                 some if (routes[0] == number and (routes == number).all()) else some.filter(pa.array(routes == number))
             )
             parts.setdefault(number, []).append(own)
-    found = _Arrived()
     for number, own in parts.items():
-        stream = work.routing.layout.streams[work.routing.routes[number].stream]
-        chains = [chain for chain in work.plan.chains if stream.name in (one.name for one in chain.streams)]
-        watermarks = [(chain.title, order.watermarks[chain.signature]) for chain in chains]
-        limits = Limits(order.horizons[stream.name], watermarks)
-        for whole in together(own):
-            _take_in(work, order, number, whole, limits, found)
-    return found
+        stream = routing.layout.streams[routing.routes[number].stream]
+        sides = [way for way, route in routing.ways.items() if route == number]
+        whole = [_columns(plan, number, part) for part in together(own)]
+        yield StreamRows(stream, whole, sides, counted=number in routing.counting)
 
 
-def _take_in(work: Work, order: Order, number: int, whole: pa.RecordBatch, limits: Limits, found: _Arrived) -> None:
-    """Rows that came by one route."""
-    routing, route = work.routing, work.routing.routes[number]
-    stream = routing.layout.streams[route.stream]
-    _check_keyed(work, number, whole)
-    rows = routing.layout.rows(whole, route.stream).append_column(HIDDEN_CODE, whole.column(CODE))
-    rows, late = judged(stream, rows, limits, whole.column(BAD))
-    if number in routing.counting:
-        found.counts[stream.name] = found.counts.get(stream.name, 0) + whole.num_rows
-        found.late += late
-    if not rows.num_rows:
-        return
-    before = found.by_route.setdefault(number, [])
-    if work.plan.script.settings.order == "strict":
-        begin = (order.batch << 32) + sum(part.num_rows for part in before)
-        rows = rows.append_column(SEQUENCE, pa.array(np.arange(begin, begin + rows.num_rows)))
-    before.append(rows)
-    latest = int(microseconds(rows.column(stream.time)).max())
-    found.greatest[stream.name] = max(latest, found.greatest.get(stream.name, latest))
-
-
-def _sides(work: Work, rows: Mapping[int, pa.RecordBatch | None]) -> dict[Signature, dict[str, pa.RecordBatch]]:
-    """What each chain gets of the routes' rows."""
-    found: dict[Signature, dict[str, pa.RecordBatch]] = {}
-    for chain in work.plan.chains:
-        ways = {side: work.routing.ways[chain.signature, side] for side in (LEFT, RIGHT)}
-        found[chain.signature] = {side: rows[way] for side, way in ways.items() if rows.get(way) is not None}
-    return found
-
-
-def _check_keyed(work: Work, number: int, rows: pa.RecordBatch) -> None:
-    cause = unkeyed(rows, work.routing.routes[number])
+def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that came by one route: the columns of their stream, with their key codes and what did not parse."""
+    routing, route = plan.routing, plan.routing.routes[number]
+    cause = unkeyed(rows, route)
     if cause:
-        ways = work.routing.ways
-        concerned = [chain for chain in work.plan.chains if number in (ways[chain.signature, s] for s in (LEFT, RIGHT))]
-        raise QueryFailed({member.name for chain in concerned for member in chain.members}, cause)
-
-
-def _late_counts(late: Iterable[Late]) -> dict[str, int]:
-    counted: dict[str, int] = {}
-    for part in late:
-        counted[part.stream] = counted.get(part.stream, 0) + part.rows.num_rows
-    return counted
-
-
-def _write_late(writer: Writer, work: Work, part: Late) -> None:
-    rows, count = part.rows, part.rows.num_rows
-    told = {
-        REASON: pa.array([part.reason] * count, pa.string()),
-        CHAIN: pa.array(["; ".join(part.chains) or None] * count, pa.string()),
-        TEXT: pa.nulls(count, pa.string()) if part.text is None else part.text,
-    }
-    taken = {name.lower() for name in rows.schema.names}
-    for name, values in told.items():
-        while name in taken:
-            name = f"_{name}"
-        rows = rows.append_column(name, values)
-    writer.write([Target(part.stream, f"{work.late}/{part.stream}")], rows)
+        concerned = {signature for (signature, _), way in routing.ways.items() if way == number}
+        chains = [chain for chain in plan.plan.chains if chain.signature in concerned]
+        raise QueryFailed({member.name for chain in chains for member in chain.members}, cause)
+    own = routing.layout.rows(rows, route.stream).append_column(HIDDEN_CODE, rows.column(CODE))
+    bad = rows.column(BAD)
+    return own if bad.null_count == len(bad) else own.append_column(UNREAD, bad)
 
 
 class _Stopwatch:
@@ -365,8 +272,3 @@ class _Stopwatch:
         now = time.perf_counter()
         self.spent[name] = self.spent.get(name, 0.0) + now - self._last
         self._last = now
-
-    def move(self, taken: str, given: str, seconds: float) -> None:
-        """Time that will be counted as one thing was another."""
-        self.spent[taken] = self.spent.get(taken, 0.0) - seconds
-        self.spent[given] = self.spent.get(given, 0.0) + seconds

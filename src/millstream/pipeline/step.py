@@ -31,17 +31,17 @@ from millstream.pipeline.recovery import kept_manifests, sweep
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import GROUPS, Router, Routing, check_codings
-from millstream.pipeline.slot import Order, Report, Work, run_slot
+from millstream.pipeline.slot import BatchRequest, SlotPlan, SlotReport, run_slot
 from millstream.plan.nodes import Plan, Signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class CommittedBatch:
     """A batch that is committed, with all there is to tell of it."""
 
     manifest: Manifest
     plan: Plan
-    reports: tuple[Report, ...]
+    reports: tuple[SlotReport, ...]
     watermarks: Mapping[Signature, int]
     arrived: Mapping[int, int]
     began: float
@@ -63,13 +63,13 @@ class Stepper:
         found = self._kept[0] if self._kept else None
         self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], routing=_spread(slots))
         self._folders = Folders()
-        self._publisher = Publisher(f"{directory.place}/results")
+        self._publisher = Publisher(f"{directory.location}/results")
         self._placement = Placement(spark, self.slots)
-        self._work: Work | None = None
+        self._slot_plan: SlotPlan | None = None
         self._router: Router | None = None
         self._packed = b""
         self._clocks: dict[str, StreamClock] = {}
-        self.places: dict[int, str] = {}
+        self.executors: dict[int, str] = {}
 
     @property
     def slots(self) -> int:
@@ -83,13 +83,13 @@ class Stepper:
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
         """The plan from the next batch on."""
-        late = f"{self._directory.place}/late"
+        late = f"{self._directory.location}/late"
         routing = Routing.of(plan)
-        check_codings(self.manifest.codings, routing.codings(), self._directory.place)
+        check_codings(self.manifest.codings, routing.codings(), self._directory.location)
         for stream in plan.script.streams:
             greatest = self.manifest.greatest.get(stream.name, NEVER)
             self._clocks.setdefault(stream.name, StreamClock(stream, greatest))
-        self._work = Work(
+        self._slot_plan = SlotPlan(
             version=uuid.uuid4().hex,
             plan=plan,
             routing=routing,
@@ -98,7 +98,7 @@ class Stepper:
             late=late,
             functions=self._functions,
         )
-        self._packed = packed(self._work)
+        self._packed = packed(self._slot_plan)
         self._router = Router(routing, self.manifest.routing, self._functions) if routing.routes else None
 
     def step(
@@ -110,35 +110,35 @@ class Stepper:
         now: int,
         arrived: int,
         finish: bool = False,
-    ) -> Done:
+    ) -> CommittedBatch:
         """One batch, with rows or without. Raises, with nothing changed, QueryFailed where a query's function does, and
         BatchFailed where it fails without one to blame.
 
         `now` and `arrived`, when the rows came, are microseconds.
         """
-        if self._work is None:
+        if self._slot_plan is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
-        plan, before = self._work.plan, self.manifest
+        plan, before = self._slot_plan.plan, self.manifest
         batch = before.batch + 1
         watermarks = self.watermarks(plan)
         future = plan.script.settings.future
-        order = Order(
+        request = BatchRequest(
             run=self._run_name,
             pipeline=before.pipeline,
-            place=self._directory.place,
+            location=self._directory.location,
             batch=batch,
             watermarks=watermarks,
             horizons={name: clock.horizon(future) for name, clock in self._clocks.items()},
             states=before.slots,
-            work_version=self._work.version,
-            work=self._packed,
+            plan_version=self._slot_plan.version,
+            plan=self._packed,
             finish=finish,
         )
-        reports = self._run(order, rows)
+        reports = self._run(request, rows)
         _raise_failures(reports)
-        self.places = {report.slot: report.place for report in reports}
-        self._placement.balance(self.places)
+        self.executors = {report.slot: report.executor for report in reports}
+        self._placement.balance(self.executors)
         worked = time.time()
         after = Manifest(
             batch=batch,
@@ -148,7 +148,7 @@ class Stepper:
             routing=before.routing,
             greatest=_greatest(before.greatest, reports),
             watermarks=watermarks,
-            codings=self._work.routing.codings(),
+            codings=self._slot_plan.routing.codings(),
             slots={report.slot: SlotManifest(report.token, report.chains) for report in reports},
             outputs=tuple(output for report in reports for output in report.outputs),
             arrived=_arrived(before.arrived, batch, arrived, reports),
@@ -156,11 +156,11 @@ class Stepper:
         check_follows(before, after, [chain.signature for chain in plan.chains])
         after = self._commit(after, sync=plan.script.settings.sync == "on")
         if rows is not None:
-            self._heard(after.greatest, _counts(reports), now)
+            self._note_arrivals(after.greatest, _counts(reports), now)
         committed = time.time()
         self._publish(after)
         self._collect()
-        return Done(
+        return CommittedBatch(
             manifest=after,
             plan=plan,
             reports=tuple(reports),
@@ -217,7 +217,7 @@ class Stepper:
         for clock in self._clocks.values():
             clock.had_nothing(now)
 
-    def _heard(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
+    def _note_arrivals(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
         """A batch of Spark's has asked every stream for rows."""
         for name, clock in self._clocks.items():
             if counts.get(name):
@@ -225,13 +225,13 @@ class Stepper:
             else:
                 clock.had_nothing(now)
 
-    def _run(self, order: Order, rows: DataFrame | None) -> list[Report]:
-        if self._work is None:
+    def _run(self, request: BatchRequest, rows: DataFrame | None) -> list[SlotReport]:
+        if self._slot_plan is None:
             raise RuntimeError("no plan is in use")
         routed = None
         if rows is not None and self._router is not None:
             routed = self._router.routed(rows)
-        return self._placement.run(routed, partial(run_slot, order))
+        return self._placement.run(routed, partial(run_slot, request))
 
 
 def _spread(slots: int) -> tuple[int, ...]:
@@ -239,7 +239,7 @@ def _spread(slots: int) -> tuple[int, ...]:
     return tuple(group * slots // GROUPS for group in range(GROUPS))
 
 
-def _raise_failures(reports: Iterable[Report]) -> None:
+def _raise_failures(reports: Iterable[SlotReport]) -> None:
     """A report with an error has nothing else in it, and must never be committed."""
     failed = [report for report in reports if report.error]
     names = {name for report in failed for name in report.failed}
@@ -249,7 +249,7 @@ def _raise_failures(reports: Iterable[Report]) -> None:
         raise BatchFailed(failed[0].error)
 
 
-def _greatest(before: Mapping[str, int], reports: Iterable[Report]) -> dict[str, int]:
+def _greatest(before: Mapping[str, int], reports: Iterable[SlotReport]) -> dict[str, int]:
     found = dict(before)
     for report in reports:
         for stream, greatest in report.greatest.items():
@@ -257,7 +257,7 @@ def _greatest(before: Mapping[str, int], reports: Iterable[Report]) -> dict[str,
     return found
 
 
-def _counts(reports: Iterable[Report]) -> dict[str, int]:
+def _counts(reports: Iterable[SlotReport]) -> dict[str, int]:
     total: dict[str, int] = {}
     for report in reports:
         for stream, count in report.rows_in.items():
@@ -265,7 +265,7 @@ def _counts(reports: Iterable[Report]) -> dict[str, int]:
     return total
 
 
-def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[Report]) -> dict[int, int]:
+def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[SlotReport]) -> dict[int, int]:
     """When batches came: this one, and those whose units still wait."""
     waiting = {batch}
     for report in reports:

@@ -72,12 +72,6 @@ def route_every(part: Part) -> Amount:
     return part.pairs * part.cuts
 
 
-def route_first(part: Part) -> Amount:
-    """A router that stops at the first window that takes the pair."""
-    width = np.maximum(part.end - part.start, 1)
-    return np.where(part.cuts > 0, part.pairs * (part.cuts * part.end - part.cut_sum) / width, 0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class RouteByClass:
     """The engine's router: pairs of one segment with another are brought into the order of the cuts that lie between

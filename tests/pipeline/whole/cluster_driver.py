@@ -25,4 +25,4 @@ pipeline = Pipeline("cluster", place / "state", script=text, spark=spark)
 for stream in compile_script(text).script.streams:
     pipeline.read(stream.name, "parquet", path=str(place / "in" / stream.name), maxFilesPerTrigger="1")
 pipeline.drain()
-sys.stdout.write(json.dumps(pipeline.places))
+sys.stdout.write(json.dumps(pipeline.executors))

@@ -17,7 +17,7 @@ import pyspark
 import pytest
 
 from millstream.compile import compile_script
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 from millstream.pipeline.results import read_results, target_of
 from millstream.testing import run
 from millstream.testing.on_spark import write_batches

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from millstream.engine.path import Path
-from millstream.engine.policies.segment_list import SegmentList, partition
-from millstream.engine.work import Policy, Work
+from millstream.engine.policies.segment_list import neighbours, partition, pruned
+from millstream.engine.policy import Policy, Runnable
 
 Places = tuple[tuple[bool, float], ...]
 """For each stage of a path: whether it goes on with a segment, and what the rest of its segment releases."""
@@ -19,28 +19,24 @@ class SegmentStrategy(Policy):
     most: int | None = None
 
     def __init__(self) -> None:
-        self.segments = SegmentList()
         self._places: dict[Path, Places] = {}
 
     def learn(self, plans: Mapping[str, Sequence[Path]]) -> None:
-        self.segments = SegmentList()
-        for query, paths in plans.items():
-            cuts = [path.names[start:stop] for path in paths for start, stop in self._cut(path)]
-            self.segments.register(query, cuts)
-        together = self.segments.neighbours()
-        self._places = {path: _places(path, together) for paths in plans.values() for path in paths}
+        every = [path for paths in plans.values() for path in paths]
+        together = neighbours(pruned(path.names[start:stop] for path in every for start, stop in self._cut(path)))
+        self._places = {path: _places(path, together) for path in every}
         self.version += 1
 
     def _cut(self, path: Path) -> list[tuple[int, int]]:
         return partition(path, self.similarity, self.most)
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return self._place(work)[1]
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         return self._place(work)[0]
 
-    def _place(self, work: Work) -> tuple[bool, float]:
+    def _place(self, work: Runnable) -> tuple[bool, float]:
         known = self._places.get(work.path)
         if known is None:
             path = work.path

@@ -1,13 +1,12 @@
 """Segments of operator paths (op-sched 3.3): how a path is cut, and the list of all segments in use.
 
-The list holds the segments of all registered queries except those contained in another. Each operator of a segment
-counts the queries that use it. Counts alone could not undo a registration (what is left of a-b-c when only a and c are
-still in use is two segments), so each query's own segments are kept too.
+The paper counts the queries that use each operator, to undo a registration. Here the list is made anew when queries
+come or go: counts alone could not tell what is left of a-b-c when only a and c are still in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 from millstream.engine.path import Path
@@ -30,41 +29,15 @@ def partition(path: Path, similarity: float = 1.0, most: int | None = None) -> l
     return [*found, (start, len(stages))]
 
 
-class SegmentList:
-    """What each query asks for, and the list that follows from it."""
-
-    def __init__(self) -> None:
-        self._asked: dict[str, frozenset[Segment]] = {}
-        self.counts: dict[Segment, dict[str, int]] = {}
-
-    def register(self, query: str, segments: Iterable[Segment]) -> None:
-        self._asked[query] = frozenset(segments)
-        self._prune()
-
-    def unregister(self, query: str) -> None:
-        del self._asked[query]
-        self._prune()
-
-    def __contains__(self, query: str) -> bool:
-        return query in self._asked
-
-    def _prune(self) -> None:
-        every = sorted({segment for asked in self._asked.values() for segment in asked}, key=lambda s: (-len(s), s))
-        kept: list[Segment] = []
-        for segment in every:
-            if not any(_within(segment, other) for other in kept):
-                kept.append(segment)
-        self.counts = {segment: dict.fromkeys(segment, 0) for segment in kept}
-        for asked in self._asked.values():
-            used = {name for segment in asked for name in segment}
-            for counts in self.counts.values():
-                for name in counts.keys() & used:
-                    counts[name] += 1
-
-    def neighbours(self) -> set[tuple[str, str]]:
-        """Operators that follow each other within a segment of the list."""
-        return {pair for segment in self.counts for pair in pairwise(segment)}
+def pruned(segments: Iterable[Segment]) -> list[Segment]:
+    """The list: without segments that are contained in another."""
+    kept: list[Segment] = []
+    for segment in sorted(set(segments), key=lambda one: (-len(one), one)):
+        if not any(set(segment) <= set(other) for other in kept):
+            kept.append(segment)
+    return kept
 
 
-def _within(inner: Sequence[str], outer: Sequence[str]) -> bool:
-    return set(inner) <= set(outer)
+def neighbours(segments: Iterable[Segment]) -> set[tuple[str, str]]:
+    """Operators that follow each other within a segment."""
+    return {pair for segment in segments for pair in pairwise(segment)}

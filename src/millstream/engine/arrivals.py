@@ -1,0 +1,72 @@
+"""The rows of a batch, judged once for all chains of a shard and laid out by chain and side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.arrow import microseconds
+from millstream.engine.batch import BatchInput, Sides, StreamRows
+from millstream.engine.judge import Late, Limits, in_time, judged
+from millstream.engine.release import SEQUENCE
+from millstream.engine.watermark import FAR
+from millstream.model.stream import Stream
+from millstream.plan.nodes import Chain, Signature
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What a batch brings: rows that can be used; for each stream how many came and its greatest time; late rows."""
+
+    usable: list[tuple[Stream, Sides, list[pa.RecordBatch]]] = field(default_factory=list)
+    rows_in: dict[str, int] = field(default_factory=dict)
+    greatest: dict[str, int] = field(default_factory=dict)
+    late: list[Late] = field(default_factory=list)
+
+    def take_in(self, given: StreamRows, limits: Limits, first: int | None) -> None:
+        """Judges the rows of a stream. They are numbered from `first` on, where their order matters."""
+        stream, usable = given.stream, []
+        for part in given.parts:
+            rows, late = judged(stream, part, limits)
+            if given.counted:
+                self.rows_in[stream.name] = self.rows_in.get(stream.name, 0) + part.num_rows
+                self.late += late
+            if not rows.num_rows:
+                continue
+            latest = int(microseconds(rows.column(stream.time)).max())
+            self.greatest[stream.name] = max(latest, self.greatest.get(stream.name, latest))
+            if first is not None:
+                rows = rows.append_column(SEQUENCE, pa.array(np.arange(first, first + rows.num_rows)))
+                first += rows.num_rows
+            usable.append(rows)
+        self.usable.append((stream, given.sides, usable))
+
+    def parts(self, watermarks: Mapping[Signature, int]) -> Iterator[dict[Signature, dict[str, pa.RecordBatch]]]:
+        """What each side of a chain gets, without what is late for it: one part, unless columns cannot hold it all."""
+        for number in range(max((len(rows) for *_, rows in self.usable), default=0)):
+            found: dict[Signature, dict[str, pa.RecordBatch]] = {}
+            for stream, sides, parts in self.usable:
+                if number < len(parts):
+                    known = {
+                        mark: in_time(stream, parts[number], mark) for mark in {watermarks[one] for one, _ in sides}
+                    }
+                    for signature, side in sides:
+                        found.setdefault(signature, {})[side] = known[watermarks[signature]]
+            yield found
+
+
+def arrivals(
+    given: BatchInput, chains: Sequence[Chain], watermarks: Mapping[Signature, int], *, numbered: bool
+) -> Arrivals:
+    """Judges a batch by what was known before it."""
+    found = Arrivals()
+    for rows in given.rows:
+        concerned = [chain for chain in chains if rows.stream.name in (one.name for one in chain.streams)]
+        levels = [(chain.title, watermarks[chain.signature]) for chain in concerned]
+        limits = Limits(given.horizons.get(rows.stream.name, FAR), levels)
+        # Numbers grow from batch to batch, and within one as rows come.
+        found.take_in(rows, limits, given.batch << 32 if numbered else None)
+    return found

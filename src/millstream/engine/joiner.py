@@ -1,0 +1,89 @@
+"""Units to results: probes segments, routes the pairs and makes every query's rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from millstream.engine.compaction import SMALL
+from millstream.engine.compiled_chain import CompiledChain
+from millstream.engine.fan_out import PairRouter, Served
+from millstream.engine.gathered_rows import MatchRanges
+from millstream.engine.pairs import Pairs
+from millstream.engine.probe import Matches, matches, ranges
+from millstream.engine.statistics import ChainStatistics
+from millstream.engine.units import Unit
+from millstream.model.interval import Interval
+
+
+class Joined(NamedTuple):
+    """Rows with all queries they are for, the pairs they come from, and the batch in which the probing tuples came."""
+
+    queries: list[str]
+    rows: pa.RecordBatch
+    pairs: Pairs
+    batch: int
+
+
+class Joiner:
+    """Joins what a compiled chain says; `chunk` bounds how many pairs are at hand at a time."""
+
+    def __init__(self, compiled: CompiledChain, statistics: ChainStatistics, chunk: int) -> None:
+        self._compiled, self._statistics, self._chunk = compiled, statistics, chunk
+
+    def join(self, units: Sequence[Unit]) -> Iterator[Joined]:
+        """Does units of one probing segment in one slice."""
+        together = self._together(units) if units and len(units[0].probe) < SMALL else None
+        for served in together if together is not None else self._one_by_one(units):
+            queries, pairs, rows = served
+            yield Joined(queries, rows, pairs, units[0].probe.batch)
+
+    def _one_by_one(self, units: Sequence[Unit]) -> Iterator[Served]:
+        for unit in units:
+            router = self._router([unit], self._chunk)
+            for met in self._met(unit):
+                yield from router.serve(self._compiled.pairs(unit.probe, unit.state, *met))
+            yield from router.finish()
+
+    def _together(self, units: Sequence[Unit]) -> Iterator[Served] | None:
+        """Units of one small probe: their matches are put together before they are routed. None where one row has too
+        many of them, or the state is scanned.
+        """
+        if self._compiled.access(units[0].state.side) == "scan":
+            return None
+        found, took = [], []
+        for unit in units:
+            began = time.perf_counter_ns()
+            found.append(ranges(unit.probe, unit.state, unit.within))
+            took.append(time.perf_counter_ns() - began)
+        met = MatchRanges([unit.state for unit in units], found)
+        states = met.stacked(self._chunk)
+        if states is None:
+            return None
+        for unit, pairs, nanoseconds in zip(units, met.of_each(), took, strict=True):
+            self._statistics.done(unit.interval, unit.probe, unit.state, pairs, nanoseconds)
+        router, probe = self._router(units), units[0].probe
+        return (
+            served
+            for state in states
+            for served in router.serve(self._compiled.pairs(probe, state, state.rows, state.positions))
+        )
+
+    def _met(self, unit: Unit) -> Iterator[Matches]:
+        """The matches of a unit, timed."""
+        began, found = time.perf_counter_ns(), 0
+        access = self._compiled.access(unit.state.side)
+        for some in matches(unit.probe, unit.state, unit.within, access, self._chunk):
+            found += len(some[0])
+            yield some
+        self._statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
+
+    def _router(self, units: Sequence[Unit], enough: int = 0) -> PairRouter:
+        """For the queries that get pairs of these units, all of one probing segment and one slice."""
+        looked_at = [unit.within for unit in units]
+        within = Interval(min(one.lo for one in looked_at), max(one.hi for one in looked_at))
+        fan_out = self._compiled.fan_out(self._compiled.slice_of(units[0].interval), within, units[0].probe.batch)
+        return PairRouter(fan_out, within, self._compiled.conditions, enough)

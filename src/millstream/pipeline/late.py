@@ -1,0 +1,36 @@
+"""Late rows as they are written to `late/`: with the reason, the chains they are late for, and what did not parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from millstream.engine.judge import Late
+
+REASON, CHAIN, TEXT = "_reason", "_chain", "_text"
+"""What late rows are told with; a stream that has such a column itself gets one more _ before it."""
+
+
+def told(late: Late) -> pa.RecordBatch:
+    """The rows with what there is to say of them."""
+    rows, count = late.rows, late.rows.num_rows
+    columns = {
+        REASON: pa.array([late.reason] * count, pa.string()),
+        CHAIN: pa.array(["; ".join(late.chains) or None] * count, pa.string()),
+        TEXT: pa.nulls(count, pa.string()) if late.text is None else late.text,
+    }
+    taken = {name.lower() for name in rows.schema.names}
+    for name, values in columns.items():
+        while name in taken:
+            name = f"_{name}"
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def counts(late: Iterable[Late]) -> dict[str, int]:
+    """How many rows of each stream."""
+    counted: dict[str, int] = {}
+    for part in late:
+        counted[part.stream] = counted.get(part.stream, 0) + part.rows.num_rows
+    return counted
