@@ -252,8 +252,8 @@ def test_held_rows_are_saved_and_let_out_in_bounded_batches(lower: Callable[[], 
     again = OrderedBuffer.restored(files.read_table("held.arrow"))
     assert len(again) == len(held) == 600
     out: list[pa.RecordBatch] = []
-    out += again.release(release.Bounds((300, 0, 0), (300, 0, 0)))
-    out += again.release(None)
+    out += [rows for rows, _ in again.release(release.Bounds((300, 0, 0), (300, 0, 0)))]
+    out += [rows for rows, _ in again.release(None)]
     assert all(one.nbytes <= 2 * LOW for one in out)
     assert [row["at"] for one in out for row in one.to_pylist()] == list(range(600))
     assert all(len(row["s"]) == row["at"] % 90 for one in out for row in one.to_pylist())

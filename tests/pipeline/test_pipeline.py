@@ -1,4 +1,4 @@
-"""Spark gives what the engine gives: several chains, all kinds of keys, live changes, restarts, put-off work."""
+"""Spark gives what the engine gives: several chains, all kinds of keys, live changes, restarts, deferred work."""
 
 from __future__ import annotations
 

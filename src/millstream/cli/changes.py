@@ -25,7 +25,7 @@ _MOST_FILES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A query as `list` shows it. `state` is 'running', 'waiting' or 'failed'."""
+    """A query as `list` shows it. `state` is 'running', 'waiting', 'dropping' or 'failed'."""
 
     name: str
     state: str

@@ -24,6 +24,8 @@ from millstream.engine.pairs import Pairs
 from millstream.engine.segment import Segment
 
 SortKey = tuple[int, int, int]
+_BATCH = 1
+"""Where the batch is in a sort key."""
 SEQUENCE = "\x01sequence"
 """Hidden column: the arrival number of a row within its stream, which settles ties."""
 _KEY = "\x01place"
@@ -64,6 +66,8 @@ class OrderedRun:
     rows: pa.RecordBatch
     first: tuple[int, ...]
     last: tuple[int, ...]
+    oldest: int
+    """The first batch in which a probing tuple of these rows came."""
 
     @classmethod
     def of(cls, pairs: Pairs, batch: int, rows: pa.RecordBatch) -> OrderedRun:
@@ -83,7 +87,7 @@ class OrderedRun:
 
     @classmethod
     def _at(cls, keys: tuple[Ints, ...], rows: pa.RecordBatch) -> OrderedRun:
-        return cls(keys, rows, _key(keys, 0), _key(keys, -1))
+        return cls(keys, rows, _key(keys, 0), _key(keys, -1), int(keys[_BATCH].min()))
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -165,8 +169,16 @@ class OrderedBuffer:
                 self._push(OrderedRun.sorted(keys, rows.filter(pa.array(chosen))), turn)
         self._rows += rows.num_rows
 
-    def release(self, bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
-        """Lets out, in order, the rows before the first that must wait; all of them where there is no bound."""
+    @property
+    def oldest(self) -> int:
+        """The first batch in which a probing tuple of the waiting rows came."""
+        return min(run.oldest for *_, run in self._runs)
+
+    def release(self, bounds: Bounds | None) -> Iterator[tuple[pa.RecordBatch, Ints]]:
+        """Lets out, in order, the rows before the first that must wait; all of them where there is no bound.
+
+        With the rows come the batches in which their probing tuples came.
+        """
         blocked: tuple[int, ...] = (2**62,)
         touched: list[tuple[int, OrderedRun]] = []
         while self._runs and self._runs[0][0] < blocked:
@@ -189,20 +201,24 @@ class OrderedBuffer:
             yield from _merged(out)
 
 
-def _merged(runs: list[OrderedRun]) -> Iterator[pa.RecordBatch]:
-    """The rows of several runs in one order."""
+def _merged(runs: list[OrderedRun]) -> Iterator[tuple[pa.RecordBatch, Ints]]:
+    """The rows of several runs in one order, with their batches."""
     rows = [run.rows for run in runs]
     if all(one.last < other.first for one, other in pairwise(runs)):
-        yield from widths.together(rows, widths.CHUNK_BYTES)
+        arrived = np.concatenate([run.keys[_BATCH] for run in runs])
+        start = 0
+        for some in widths.together(rows, widths.CHUNK_BYTES):
+            yield some, arrived[start : start + some.num_rows]
+            start += some.num_rows
         return
     keys = tuple(np.concatenate(values) for values in zip(*(run.keys for run in runs), strict=True))
     order = _order(keys)
     if sum(some.nbytes for some in rows) <= widths.CHUNK_BYTES:
-        yield pa.concat_batches(rows).take(pa.array(order))
+        yield pa.concat_batches(rows).take(pa.array(order)), keys[_BATCH].take(order)
         return
     sizes = np.concatenate([_bytes(some) for some in rows])
     for start, stop in widths.stretches(sizes.take(order), widths.CHUNK_BYTES):
-        yield _picked(rows, order[start:stop])
+        yield _picked(rows, order[start:stop]), keys[_BATCH].take(order[start:stop])
 
 
 def _bytes(rows: pa.RecordBatch) -> Ints:

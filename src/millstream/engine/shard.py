@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrivals import arrivals
@@ -19,7 +20,7 @@ from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
 from millstream.engine.policy import Policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import OrderedBuffer, OrderedRun
+from millstream.engine.release import Bounds, OrderedBuffer, OrderedRun
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
@@ -133,7 +134,7 @@ class Shard:
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
         """At once, or when their turn comes, where the order is strict."""
         if not self._strict:
-            yield Results(joined.queries, joined.batch, joined.rows)
+            yield Results(joined.queries, joined.rows, {joined.batch: joined.rows.num_rows})
             return
         part = OrderedRun.of(joined.pairs, joined.batch, joined.rows)
         for query in joined.queries:
@@ -145,8 +146,7 @@ class Shard:
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
             bounds = running.chain.bounds(self._policy) if self._strict else {}
             for name, held in running.held.items():
-                for rows in held.release(bounds.get(name)):
-                    yield Results([name], running.chain.batch, rows)
+                yield from _released(name, held, bounds.get(name))
 
     def _finish(self) -> Iterator[Results]:
         """Does all deferred units and lets out everything that is held: no more rows will come."""
@@ -154,8 +154,7 @@ class Shard:
         for running in self._running.values():
             running.chain.settle(running.chain.watermark)
             for name, held in running.held.items():
-                for rows in held.release(None):
-                    yield Results([name], running.chain.batch, rows)
+                yield from _released(name, held, None)
 
     def keep(self) -> None:
         """State goes where the store has it: at the latest when it is saved."""
@@ -176,6 +175,12 @@ class Shard:
     def held_rows(self) -> int:
         """How many rows wait for their turn."""
         return sum(len(held) for running in self._running.values() for held in running.held.values())
+
+    @property
+    def oldest_held(self) -> int | None:
+        """The first batch in which a probing tuple of rows that wait for their turn came."""
+        held = [held for running in self._running.values() for held in running.held.values() if len(held)]
+        return min((one.oldest for one in held), default=None)
 
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
@@ -204,3 +209,9 @@ class Shard:
                 for entry in manifest.held
                 if since.get(entry.query) == entry.since
             }
+
+
+def _released(query: str, held: OrderedBuffer, bounds: Bounds | None) -> Iterator[Results]:
+    for rows, arrived in held.release(bounds):
+        batches, counts = np.unique(arrived, return_counts=True)
+        yield Results([query], rows, dict(zip(batches.tolist(), counts.tolist(), strict=True)))

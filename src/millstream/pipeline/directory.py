@@ -5,6 +5,7 @@ registry/   statements in the order they took effect; registry/inbox/ those that
 manifest/   one file per committed batch, the last few
 segments/   state
 results/    a folder per query, unless it has a path of its own
+outbox/     a folder per query whose sink is not a folder of Parquet files: what the sink has still to take
 late/       a folder per stream: rows that came too late, have no time or do not parse
 spark/      Spark's own checkpoint
 lock        held by the running pipeline

@@ -144,7 +144,9 @@ class Pipeline:
         """The shared plan in force, or the one that would be."""
         if self._control is not None:
             return self._control.planned()
-        return compile_script(self._script(), functions=self._functions, settings=self._settings)
+        return compile_script(
+            self._script(), functions=self._functions, settings=self._settings, calibration=self._calibration
+        )
 
     def explain(self, style: str = "text") -> str:
         """The shared plan in words, as JSON or for Graphviz."""
@@ -171,7 +173,7 @@ class Pipeline:
         self._launch(available_now=False)
 
     def drain(self) -> None:
-        """Processes what is there, finishes what was put off, and stops; a run that was started stops first."""
+        """Processes what is there, finishes deferred work, and stops; a run that was started stops first."""
         try:
             self._launch(available_now=True).finish()
         finally:

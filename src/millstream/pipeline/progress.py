@@ -102,7 +102,7 @@ def _responses(done: CommittedBatch) -> dict[str, Response]:
 
 
 def _came(done: CommittedBatch, batch: int) -> int:
-    """When a batch came; rows held for their order past a restart count from the batch that lets them out."""
+    """When a batch came; of one from before this was noted, when the present one did."""
     return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
 

@@ -80,7 +80,7 @@ class Running:
             self._beat.start()
 
     def finish(self) -> None:
-        """Waits until all that was there is read, then finishes what was put off."""
+        """Waits until all that was there is read, then finishes deferred work."""
         if self._query is not None:
             with suppress(PySparkException):  # said better below
                 while self._query.isActive and not self._stopping.is_set():
@@ -212,7 +212,7 @@ class Running:
         self._use()
 
     def _heartbeats(self) -> None:
-        """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
+        """Batches without rows, for deferred work, for changes, and for event time that moves when streams are idle."""
         interval = self._control.planned().script.settings.heartbeat / 1e6
         pause = min(max(interval, 0.05), 0.5)
         while not self._stopping.wait(_BREATH if self._stepper.manifest.deferred else pause):

@@ -87,6 +87,7 @@ class SlotReport:
     late: Mapping[str, int] = field(default_factory=dict)
     served: Mapping[tuple[str, int], int] = field(default_factory=dict)
     deferred: int = 0
+    oldest_held: int | None = None
     group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: str = ""
@@ -175,6 +176,7 @@ def _run(
         late=late.counts(output.late),
         served=served,
         deferred=shard.deferred,
+        oldest_held=shard.oldest_held,
         group_rows=tuple(groups.tolist()),
         seconds=clock.spent,
         executor=executor(),
@@ -218,9 +220,10 @@ def _write(
 ) -> dict[tuple[str, int], int]:
     """Writes results as they are made; how many each query got, by the batch their probing tuples arrived in."""
     served: dict[tuple[str, int], int] = {}
-    for queries, batch, rows in results:
+    for queries, rows, arrived in results:
         for query in queries:
-            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
+            for batch, count in arrived.items():
+                served[query, batch] = served.get((query, batch), 0) + count
         clock.lap("join")
         writer.write([targets[query] for query in queries], rows)
         clock.lap("write")

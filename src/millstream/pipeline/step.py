@@ -266,12 +266,13 @@ def _counts(reports: Iterable[SlotReport]) -> dict[str, int]:
 
 
 def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[SlotReport]) -> dict[int, int]:
-    """When batches came: this one, and those whose units still wait."""
+    """When batches came: this one, those whose units still wait, and all since the oldest whose rows wait for order."""
     waiting = {batch}
+    oldest = min((one.oldest_held for one in reports if one.oldest_held is not None), default=batch)
     for report in reports:
         for chain in report.chains.values():
             waiting |= _waiting(chain)
-    return {number: time for number, time in {**before, batch: now}.items() if number in waiting}
+    return {number: time for number, time in {**before, batch: now}.items() if number in waiting or number >= oldest}
 
 
 def _waiting(chain: ChainManifest) -> set[int]:

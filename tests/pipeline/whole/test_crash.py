@@ -1,6 +1,6 @@
 """Exactly once: real processes killed at random moments, and what is committed compared with DuckDB.
 
-A pipeline runs in a process of its own with a budget, so that work is put off across batches. Files are put one by
+A pipeline runs in a process of its own with a budget, so that work is deferred across batches. Files are put one by
 one, queries come and go between them, and now and then the driver, its JVM or one of Spark's Python workers is killed
 with signal 9. `make crash` does it 25 times (MILLSTREAM_KILLS).
 """
@@ -187,7 +187,7 @@ class Harness:
         self.until("the next batch", lambda: self.manifest().batch > batch)
 
     def catch_up(self) -> None:
-        """Until no work is put off."""
+        """Until no work is deferred."""
 
         def done() -> bool:
             found = self.manifest()
