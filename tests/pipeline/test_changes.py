@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from millstream.cli import main
 from millstream.cli.script import read_functions
-from millstream.errors import MillstreamError, ScriptError
+from millstream.errors import MillstreamError, ScriptError, ScriptErrors
 from millstream.pipeline import Pipeline
 from millstream.pipeline.changes import Changes
 from millstream.pipeline.control import Control
@@ -265,3 +265,14 @@ def test_a_folder_that_cannot_be_written_to_leaves_everything_as_it_was(control:
     assert not control.change(BATCH)
     assert "/file' cannot be written to" in (control.registry.refusal(ticket) or "")
     assert set(control.queries()) == set(control.since()) == {"near", "far"}
+
+
+def test_functions_of_what_is_in_force_must_be_named_again(control: Control) -> None:
+    """The command knows only those it is given; what it cannot compile is not what it was asked to add."""
+    assert python(control, ("add", "mid", SELECT.replace(" WINDOW", " AND mine(T.Value) WINDOW"))) is None
+    control.change(BATCH)
+    with pytest.raises(ScriptErrors) as caught:
+        Changes.of(control.directory.location).add(text_of(("add", "other", SELECT)))
+    (error,) = caught.value.errors
+    assert str(error).startswith("query 'mid': no function \"mine\"")
+    assert str(error).endswith("It is in force already: name the same --functions as the pipeline was started with.")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.errors import ScriptError
-from millstream.pipeline.checkpoint import Checkpoint
+from millstream.pipeline.arrivals import arrived
+from millstream.pipeline.checkpoint import Checkpoint, refused
+from millstream.pipeline.recovery import kept_manifests
 from sites import LOOKS, NOTE, OFFSETS, Site
+from two_streams import BATCHES, PAIR, STREAMS
 
 
 def test_a_checkpoint_that_is_gone(tmp_path: Path) -> None:
@@ -77,3 +82,54 @@ def test_sparks_notes_of_a_batch_go_to_the_disk_with_it(tmp_path: Path) -> None:
     assert Checkpoint(site.files.below("spark")).marks(site.last, 3).sources == site.last.sources
     with pytest.raises(ScriptError, match=r"offsets/5: what Spark noted of its batch 5 is gone; .* Nothing of"):
         Checkpoint(site.files.below("spark")).marks(site.last, 5)
+
+
+@pytest.mark.parametrize("name", ["offsets/3", "offsets/2", "commits/3", "metadata"])
+@pytest.mark.parametrize("content", [None, b"", b"v1", b"v1\n{", b"\xff\xfe"])
+def test_going_on_twice_is_going_on_once(site: Site, name: str, content: bytes | None) -> None:
+    path = site.spark / name
+    path.unlink() if content is None else path.write_bytes(content)
+    checksum = site.spark / "offsets" / f".{path.name}.crc"
+    checksum.touch()
+    checkpoint, kept = Checkpoint(site.files.below("spark")), kept_manifests(site.directory)
+    checkpoint.reconcile(kept, site.said.append)
+    before = {path: path.read_bytes() for path in site.spark.rglob("*") if path.is_file()}
+    said = list(site.said)
+    checkpoint.reconcile(kept, site.said.append)
+    assert {path: path.read_bytes() for path in site.spark.rglob("*") if path.is_file()} == before
+    assert site.said == said, "there was nothing left to mend"
+    assert checksum.exists() == (path.parent.name != "offsets"), "it is of what was there before"
+    for number in (2, 3):
+        assert (site.spark / "offsets" / str(number)).read_bytes().startswith(b"v1\n{")
+
+
+def test_what_spark_says_of_its_own_notes_is_told_apart() -> None:
+    said = "java.lang.IllegalStateException: failed to read log file\n  for /state/spark/offsets/4.\nat org.apache"
+    told = refused("s3://bucket/state/spark", said.replace("/state", "bucket/state"))
+    assert told is not None
+    assert str(told).startswith(
+        "s3://bucket/state/spark: Spark cannot go on from its checkpoint: for bucket/state/spark"
+    )
+    assert refused("/state/spark", said) is not None
+    assert refused("/other/spark", said) is None
+
+
+def test_spark_writes_its_notes_as_they_are_read_here(mill: Callable[..., Any], tmp_path: Path) -> None:
+    """Whatever its version: where each source is, which files it has read, and that a batch is done."""
+    some = mill(f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;")
+    for batch in BATCHES[:2]:
+        some.put(batch)
+    some.pipeline.drain()
+    (last, *_) = kept_manifests(some.pipeline.directory)
+    assert last.spark_batch == 1
+    assert set(last.sources) == {"0/0", "0/1", "1/0", "1/1"}
+    spark = tmp_path / "state" / "spark"
+    assert (spark / "offsets" / "1").read_text() == last.offsets
+    times = [arrived(str(spark), number, started=0, began=2**61) for number in (0, 1)]
+    assert times == [(1_000_000_000 + number) * 1_000_000 for number in (0, 1)], "the files say when they came"
+    before, said = {path: path.read_bytes() for path in spark.rglob("*") if path.is_file()}, list[str]()
+    Checkpoint(some.pipeline.directory.files.below("spark")).reconcile(
+        kept_manifests(some.pipeline.directory), said.append
+    )
+    assert said == [], "all of it makes sense"
+    assert {path: path.read_bytes() for path in spark.rglob("*") if path.is_file()} == before

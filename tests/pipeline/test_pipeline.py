@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import millstream as ms
-from millstream.errors import ScriptError, ScriptErrors
+from millstream.errors import QueryFailed, ScriptError, ScriptErrors
 from millstream.lab.workloads.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
@@ -182,6 +183,33 @@ def test_a_stopped_pipeline_may_be_started_again(mill: Callable[..., Any]) -> No
     assert len(found.results("q")) == 4
 
 
+def test_callbacks_outlive_a_stop_and_go_with_their_query(mill: Callable[..., Any]) -> None:
+    """Of a query that was there from the start, of one added while it ran, and of one that was dropped."""
+    got: Counter[str] = Counter()
+    found = mill(f"{STREAMS} CREATE QUERY plain AS {PAIR} WINDOW 10 SECONDS;")
+
+    def ask(name: str) -> None:
+        found.pipeline.query(name, f"{PAIR} WINDOW 10 SECONDS", sink=lambda _, rows: got.update({name: len(rows)}))
+
+    def join(second: int) -> None:
+        found.put({name: [{"k": 1, "v": 1.0, "Ts": START + timedelta(seconds=second)}] for name in "AB"})
+        found.await_rows(2)
+        found.pipeline.stop()
+
+    ask("first")
+    ask("gone")
+    found.pipeline.start()
+    ask("added")
+    found.pipeline.drop("gone")
+    join(0)
+    assert got == {"first": 1, "added": 1}
+    found.pipeline.start()
+    found.pipeline.query("gone", f"{PAIR} WINDOW 10 SECONDS")
+    join(1)
+    assert got == {"first": 4, "added": 4}
+    assert len(found.results("gone")) == 3, "its rows go to files now: those with a row that came since"
+
+
 def test_a_directory_that_a_stream_reads_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -277,7 +305,7 @@ def test_on_error_stop_stops_everything(mill: Callable[..., Any]) -> None:
         settings={"on_error": "stop"},
     )
     found.put({"A": some_rows(1, 5, 0, 5), "B": some_rows(2, 5, 0, 5)})
-    with pytest.raises(Exception, match="query 'q': ValueError: not today"):
+    with pytest.raises(QueryFailed, match="query 'q': ValueError: not today"):
         found.pipeline.drain()
     assert found.pipeline.batch == 0
 

@@ -14,6 +14,7 @@ import pytest
 from millstream.errors import ScriptError
 from millstream.pipeline import Pipeline
 from millstream.pipeline.session import make_session
+from millstream.pipeline.sources import _fits, _schema_of_footer
 from two_streams import BATCHES, PAIR, START, STREAMS
 
 SCRIPT = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 3 SECONDS;"
@@ -79,3 +80,48 @@ def test_files_that_do_not_fit_the_declaration(mill: Callable[..., Any]) -> None
     first.put(BATCHES[0])
     with pytest.raises(ScriptError, match=r"A\.v is DOUBLE in the files; it is declared as STRING"):
         mill(SCRIPT.replace("v DOUBLE", "v STRING")).pipeline.drain()
+
+
+VALUES: dict[str, tuple[pa.DataType, Any]] = {
+    "tinyint": (pa.int8(), 7),
+    "smallint": (pa.int16(), 7),
+    "int": (pa.int32(), 7),
+    "bigint": (pa.int64(), 7),
+    "float": (pa.float32(), 7.0),
+    "double": (pa.float64(), 7.0),
+    "timestamp": (pa.timestamp("us", "UTC"), START),
+    "timestamp_ntz": (pa.timestamp("us"), START.replace(tzinfo=None)),
+    "string": (pa.string(), "7"),
+    "date": (pa.date32(), START.date()),
+}
+
+
+def test_what_is_said_to_fit_is_read_by_spark(tmp_path: Path) -> None:
+    """Every column of every type, declared as every other that is let through."""
+    spark = make_session("test").newSession()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    columns = {f"{name}_": pa.array([value, None], kind) for name, (kind, value) in VALUES.items()}
+    pq.write_table(pa.table(columns), tmp_path / "1.parquet")
+    footer = _schema_of_footer("parquet", str(tmp_path))
+    assert footer is not None
+    assert footer == spark.read.parquet(str(tmp_path)).schema, "a footer says what Spark would"
+    kinds = {field.name.removesuffix("_"): field.dataType for field in footer.fields}
+    pairs = [(one, other) for one in VALUES for other in VALUES if _fits(kinds[one], kinds[other])]
+    assert {(one, one) for one in VALUES} < set(pairs)
+    assert ("bigint", "int") not in pairs
+    assert ("string", "int") not in pairs
+    for other in VALUES:
+        fitting = [one for one, declared in pairs if declared == other]
+        schema = ", ".join(f"{one}_ {other}" for one in fitting)
+        first, second = spark.read.schema(schema).parquet(str(tmp_path)).collect()
+        assert set(second) == {None}
+        assert {str(value).partition(".")[0] for value in first} == {str(first[other + "_"]).partition(".")[0]}
+
+
+@pytest.mark.parametrize("name", ["_hidden.parquet", ".hidden.parquet", "1.csv", "k=1"])
+def test_a_footer_is_looked_at_only_where_it_says_what_spark_would(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir() if "=" in name else (tmp_path / name).write_text("mine")
+    assert _schema_of_footer("parquet", str(tmp_path)) is None
+    assert _schema_of_footer("orc", str(tmp_path)) is None
+    assert _schema_of_footer("parquet", "s3://bucket/x") is None
+    assert _schema_of_footer("parquet", str(tmp_path / "none")) is None

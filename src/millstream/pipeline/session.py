@@ -30,6 +30,8 @@ _OF_SESSION = {
     # Any other limit of bytes makes Spark add up the size of the batch after every row: see `limits`.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Our recovery reads Spark's notes of where its sources are: the layout that all versions know.
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
     "spark.sql.streaming.schemaInference": "false",
     "spark.sql.codegen.wholeStage": "true",
 }

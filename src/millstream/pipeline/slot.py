@@ -100,7 +100,7 @@ def executor() -> str:
     return f"{socket.gethostname()} {os.getppid()}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Cached:
     token: str
     version: str
@@ -206,7 +206,7 @@ def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cache
             functions=plan.functions,
             store=stores.of,
         )
-        cached = _Cached("", plan.version, shard, stores)
+        cached = _Cached(token="", version=plan.version, shard=shard, stores=stores)
     elif cached.version != plan.version:
         cached.shard.change(plan.plan, plan.since)
         cached.version = plan.version

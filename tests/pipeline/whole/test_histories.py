@@ -141,3 +141,4 @@ def test_a_history_of_restarts(mill: Callable[..., Any], tmp_path: Path, seed: i
         assert not inside - rows, "a row between tuples that came since its addition is missing"
         if first == 0:
             assert rows == until
+            assert rows, "it has found something"

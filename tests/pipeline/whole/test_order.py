@@ -62,7 +62,8 @@ def test_a_replaced_query_does_not_give_out_what_was_held_for_the_old_one(mill: 
     assert bag(last.results("q")) == bag(session.results("q").to_pylist())
 
 
-def test_a_query_dropped_and_added_under_its_name_begins_anew(mill: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("waits", [True, False], ids=["once it is gone", "at once"])
+def test_a_query_dropped_and_added_under_its_name_begins_anew(mill: Callable[..., Any], waits: bool) -> None:
     rows = batches(4)
     script = f"{STREAMS} CREATE QUERY stays AS {OLD}; SET order = 'strict';"
     session = Session(f"{script} CREATE QUERY q AS {OLD};")
@@ -71,7 +72,8 @@ def test_a_query_dropped_and_added_under_its_name_begins_anew(mill: Callable[...
     for number, batch in enumerate(rows):
         if number == 2:
             found.pipeline.drop("q")
-            found.await_rows(0, until=lambda _: "q" not in found.pipeline.queries())
+            if waits:
+                found.await_rows(0, until=lambda _: "q" not in found.pipeline.queries())
             found.pipeline.query("q", NEW)
             session.change(script)
             session.change(f"{script} CREATE QUERY q AS {NEW};")
@@ -114,7 +116,7 @@ def test_strict_rows_come_in_the_order_of_their_later_time(mill: Callable[..., A
     for batch in rows:
         found.put(batch)
     found.pipeline.drain()
-    assert len(taken) == len(found.results("q"))
+    assert len(taken) == len(found.results("q")) > 0
     assert all(one <= other for one, other in pairwise(taken))
 
 
