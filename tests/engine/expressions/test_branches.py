@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import millstream
 from millstream.errors import QueryFailed
 from millstream.testing import run
 
@@ -55,3 +56,42 @@ def test_what_fails_after_many_nulls_takes_little_time(example: Any) -> None:
     with pytest.raises(QueryFailed):
         example.values(f"{'A.i + (' * 45}CAST(A.s AS INT){')' * 45}")
     assert time.perf_counter() - started < 5
+
+
+WAYS = [
+    "A.i IN (7, 0)",
+    "A.i IN (7, B.i, NULL)",
+    "CASE WHEN A.i > 0 THEN A.i + 1 WHEN A.b THEN 5 END",
+    "coalesce(A.i + 1, B.i, 9)",
+    "nullif(A.i + 0, 7)",
+    "A.b AND A.i + 1 > 0",
+    "A.b OR A.i + 1 > 0",
+]
+
+
+@pytest.mark.parametrize("expression", WAYS)
+def test_at_once_and_in_turn_give_the_same(example: Any, expression: str) -> None:
+    """A user's function makes each branch see only the rows that take it."""
+    same = millstream.function("INT", "INT", name="same")(lambda column: column)
+    in_turn = expression.replace("A.i", "same(A.i)")
+    assert example.values(in_turn, same=same) == example.values(expression)
+
+
+def test_a_branch_is_called_for_the_rows_that_take_it(example: Any) -> None:
+    seen: list[list[Any]] = []
+
+    def note(column: Any) -> Any:
+        seen.append(sorted(column.tolist()))
+        return column
+
+    noted = millstream.function("INT", "INT", name="noted")(note)
+    example.values(
+        "CASE WHEN A.i > 0 THEN noted(A.i) WHEN A.i < 0 THEN 0 ELSE noted(coalesce(A.i, 5)) END", noted=noted
+    )
+    assert seen == [[7], [0, 5]]
+    seen.clear()
+    example.values("coalesce(A.i, noted(A.k))", noted=noted)
+    assert seen == [[3]]
+    seen.clear()
+    example.values("A.b AND noted(A.k) >= 0", noted=noted)
+    assert seen == [[0, 2, 3]], "false is false, whatever the other says"
