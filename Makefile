@@ -22,6 +22,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/millstream bench plan
 	$(BIN)/millstream bench kernel
+	$(BIN)/millstream bench tricks
 	$(BIN)/millstream bench hot-key
 	$(BIN)/millstream bench scaling
 
