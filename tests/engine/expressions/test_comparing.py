@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.engine.arrow import arrow_type
@@ -64,6 +64,8 @@ def test_a_constant_is_compared_alike(values: list[float | None], op: str, const
 
 
 @given(values=st.lists(numbers, max_size=9), skip=st.integers(0, 3), kind=st.sampled_from([pa.float32(), pa.float64()]))
+@example(values=[1.0, 1.0, math.nan], skip=2, kind=pa.float64())
+@example(values=[math.nan, 1.0, 1.0], skip=1, kind=pa.float32())
 def test_a_nan_is_found_wherever_it_is(values: list[float | None], skip: int, kind: pa.DataType) -> None:
     column, rest = pa.array(values, kind).slice(skip), values[skip:]
     if any(one is not None and math.isnan(one) for one in rest):
