@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.engine.arrow import arrow_type
@@ -69,6 +69,8 @@ def test_a_whole_number_that_fits_is_itself(value: int, target: DataType) -> Non
 
 
 @given(value=st.floats() | whole.map(float), target=st.sampled_from(INTEGERS))
+@example(value=2.0**63, target=BIGINT)
+@example(value=-(2.0**63), target=BIGINT)
 def test_a_real_number_loses_what_stands_after_the_point(value: float, target: DataType) -> None:
     low, high = limits(target)
     fits = math.isfinite(value) and low <= math.trunc(value) <= high

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millstream.engine import widths
@@ -56,6 +56,7 @@ def substring(text: str, position: int, length: int) -> str:
 
 
 @given(values=columns, position=st.integers(-15, 15), length=st.none() | st.integers(-2, 15))
+@example(values=["abc"], position=-2, length=2)
 def test_substrings(values: list[str | None], position: int, length: int | None) -> None:
     constants = [position] if length is None else [position, length]
     found = strings.with_constants("substring", constants)(pa.array(values, pa.string())).to_pylist()
