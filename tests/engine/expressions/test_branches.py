@@ -95,3 +95,14 @@ def test_a_branch_is_called_for_the_rows_that_take_it(example: Any) -> None:
     seen.clear()
     example.values("A.b AND noted(A.k) >= 0", noted=noted)
     assert seen == [[0, 2, 3]], "false is false, whatever the other says"
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("CAST(A.s AS INT) > 0 AND A.s = '7'", [False, False, False, None]),
+        ("CAST(A.s AS INT) > 0 OR A.s <> '7'", [True, True, True, None]),
+    ],
+)
+def test_what_may_raise_comes_last_wherever_it_is_written(example: Any, expression: str, wanted: list[Any]) -> None:
+    assert example.values(expression) == wanted
