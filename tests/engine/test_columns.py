@@ -7,6 +7,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.engine.columns import Columns, merged
 
@@ -56,3 +58,32 @@ def test_merged_rows_are_those_of_all_parts() -> None:
     assert same(found.rows(), ROWS.take(pa.array(order)))
     assert isinstance(found.values["holes"], pa.Array), "plain in one part only"
     assert isinstance(found.values["whole"], np.ndarray)
+
+
+@given(st.lists(st.integers(0, 6), max_size=12), st.integers(0, 6), st.integers(0, 7))
+def test_takes_of_any_rows_are_those_of_arrow(order: list[int], start: int, count: int) -> None:
+    """Of slices too, whose buffers begin elsewhere."""
+    rows = ROWS.slice(start, count)
+    chosen = np.array([place % len(rows) for place in order] if len(rows) else [], dtype=np.int64)
+    assert same(Frame.of(rows).take(chosen).rows(), rows.take(pa.array(chosen)))
+
+
+def test_plain_columns_are_not_copied() -> None:
+    frame = Frame.of(ROWS)
+    address = ROWS.column("whole").buffers()[1].address
+    assert frame.values["whole"].ctypes.data == address
+    assert frame.rows().column("whole").buffers()[1].address == address
+
+
+def test_the_bytes_of_rows() -> None:
+    frame = Frame.of(ROWS)
+    assert frame.widths("text").tolist() == [0, 0, 2, 11, 1, 1, 1]
+    assert frame.widest("text") == 11
+    assert frame.widest("whole") == frame.widest("holes") == 0, "their types say it"
+    assert frame.bulk == ROWS.column("text").nbytes + ROWS.column("nested").nbytes
+    plain = Frame.of(ROWS.select(["whole", "at"]))
+    assert (plain.nbytes, plain.bulk) == (7 * 12, 0)
+
+
+def test_one_part_is_merged_as_it_is() -> None:
+    assert same(merged([Frame.of(ROWS)], np.array([2, 0])).rows(), ROWS.take(pa.array([2, 0])))

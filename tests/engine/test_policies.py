@@ -80,8 +80,22 @@ def test_the_lower_envelope_gets_flatter_and_lies_below_every_operator(stages: l
     one = path(*stages)
     slopes = [one.released(start, stop) for start, stop in one.envelope]
     assert all(a >= b - 1e-9 for a, b in itertools.pairwise(slopes))
-    assert [start for start, _ in one.envelope[1:]] == [stop for _, stop in one.envelope[:-1]]
-    assert one.slopes[0] >= one.stages[0].release - 1e-9
+    assert [0, *(stop for _, stop in one.envelope)] == [*(start for start, _ in one.envelope), len(stages)]
+    points = progress(stages)
+    for start, stop in one.envelope:
+        (began, held), (ended, left) = points[start], points[stop]
+        for at, memory in points[start : stop + 1]:
+            line = held + (left - held) * (at - began) / (ended - began)
+            assert line <= memory + 1e-9
+
+
+def progress(stages: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Chain's chart of one row: the time it has taken after each operator, and the memory it still needs."""
+    points, share, time = [(0.0, 1.0)], 1.0, 0.0
+    for cost, selectivity in stages:
+        time, share = time + share * cost, share * selectivity
+        points.append((time, share))
+    return [*points[:-1], (time, 0.0)]
 
 
 def order(policy: Policy, works: Sequence[Runnable]) -> list[int]:

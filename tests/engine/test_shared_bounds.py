@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.shared_bounds import find_shared_bounds
+from millstream.engine.guards import Guard, find_guards
 from millstream.errors import QueryFailed
+from millstream.model.expr import Column
 from millstream.model.functions import Function, function
 from millstream.testing import naive, run
 
@@ -57,48 +65,153 @@ class Counting:
         return total
 
 
+def all_pairs(window: int) -> list[tuple[float | None, float | None, float]]:
+    """Both values and the seconds between them, of all pairs of a key that lie less than a window apart."""
+    script = STREAMS + query("q", "A.k >= 0", f"{window} SECONDS").replace("B.v AS b", "B.v AS b, A.Ts AS t, B.Ts AS u")
+    found = naive(compile_script(script).script.queries[0], ROWS)
+    return [(row["a"], row["b"], abs((row["t"] - row["u"]).total_seconds())) for row in found]
+
+
 def test_fifty_bounds_are_evaluated_about_once() -> None:
-    pairs = len(naive(compile_script(STREAMS + query("q", "A.k >= 0", "60 SECONDS")).script.queries[0], ROWS))
+    pairs = all_pairs(60)
     counting = Counting()
     script = STREAMS + "".join(
         query(f"q{n}", f"total(A.v, B.v) > {188 + n / 10}", f"{n} SECONDS") for n in range(1, 51)
     )
     found = run(script, ROWS, functions={"total": counting.function()})
-    assert pairs > 10_000
-    assert counting.rows < 1.5 * pairs
-    assert 0 < found["q50"].num_rows < pairs / 100
-    plain = script.replace("total(A.v, B.v)", "A.v + B.v")
-    for one in compile_script(plain).script.queries:
-        expected = sorted((row["a"], row["b"]) for row in naive(one, ROWS))
-        assert sorted(zip(*found[one.name].to_pydict().values(), strict=True)) == expected
+    assert len(pairs) > 10_000
+    assert counting.rows < 1.5 * len(pairs)
+    assert 0 < found["q50"].num_rows < len(pairs) / 100
+    for n in range(1, 51):
+        near = [(a, b) for a, b, apart in pairs if apart < n and a is not None and b is not None]
+        expected = sorted((a, b) for a, b in near if a + b > 188 + n / 10)
+        assert sorted(zip(*found[f"q{n}"].to_pydict().values(), strict=True)) == expected
+
+
+MIXED = "".join(
+    f"CREATE STREAM {name} (k INT, v DOUBLE, n INT, s STRING, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "AB"
+)
+VALUES: list[tuple[float | None, int | None, str | None]] = [
+    *((value, None, "a") for value in (math.nan, math.inf, -math.inf, None)),
+    *((float(n), n, chr(ord("a") + n)) for n in range(6)),
+    (2.5, -3, ""),
+    (-0.0, 2, None),
+]
+PAIRS = list(product(VALUES, VALUES))
+COLUMNS = {
+    (source, name): pa.array([pair[source][place] for pair in PAIRS], kind)
+    for source in (0, 1)
+    for place, (name, kind) in enumerate((("v", pa.float64()), ("n", pa.int32()), ("s", pa.string())))
+}
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+def look(column: Column) -> pa.Array:
+    return COLUMNS[column.source, column.name]
+
+
+def placed(value: Any) -> Any:
+    """Among all of its type: NaN is the greatest number."""
+    return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+def sums(place: int) -> list[Any]:
+    """What `A.x + B.x` or `concat(A.s, B.s)` is for every pair."""
+    both = [(a[place], b[place]) for a, b in PAIRS]
+    return [None if a is None or b is None else a + b for a, b in both]
+
+
+EXPRESSIONS = {"A.v + B.v": sums(0), "A.n + B.n": sums(1), "concat(A.s, B.s)": sums(2)}
+whole, real, text = st.integers(-2, 8), st.sampled_from([-1.5, 2.5, 4.0, 7.25]), st.sampled_from(["", "b", "bb", "dz"])
+bounds = st.one_of(
+    st.tuples(st.just("A.v + B.v"), st.sampled_from([*OPERATORS]), whole | real),
+    st.tuples(st.just("A.n + B.n"), st.sampled_from([*OPERATORS]), whole | real),
+    st.tuples(st.just("concat(A.s, B.s)"), st.sampled_from([*OPERATORS]), text),
+)
+Bound = tuple[str, str, Any]
+
+
+def passing(bound: Bound) -> set[int]:
+    expression, op, constant = bound
+    values = enumerate(EXPRESSIONS[expression])
+    return {row for row, value in values if value is not None and OPERATORS[op](placed(value), placed(constant))}
+
+
+def guarded(conditions: Sequence[str]) -> dict[str, Guard]:
+    streams = MIXED + "".join(query(f"q{n}", one, "9 SECONDS") for n, one in enumerate(conditions))
+    (chain,) = compile_script(streams).chains
+    return find_guards(chain.members, {})
+
+
+@given(st.lists(st.lists(bounds, min_size=1, max_size=2, unique=True), min_size=2, max_size=6))
+def test_a_guard_is_the_weakest_bound_of_its_queries(queries: list[list[Bound]]) -> None:
+    """It stops nothing that one of them wants, be there NaN, nulls or other types, and all that none can want."""
+    guards = guarded([" AND ".join(f"{x} {op} {c!r}" for x, op, c in some) for some in queries])
+    behind: dict[Guard, list[int]] = {}
+    for name, guard in guards.items():
+        behind.setdefault(guard, []).append(int(name[1:]))
+    for guard, members in behind.items():
+        passed = set(guard.passing(look, len(PAIRS)).tolist())
+        for number in members:
+            assert set.intersection(*map(passing, queries[number])) <= passed
+        # One bound of each query, on one expression and side, and the weakest of them.
+        weakest = [
+            set.union(*(passing((x, f"{side}=", constant)) for _, constant in chosen))
+            for x, side in product(EXPRESSIONS, "<>")
+            for chosen in product(*(_of(queries[number], x, side) for number in members))
+        ]
+        assert passed in weakest
+
+
+def _of(query: list[Bound], expression: str, side: str) -> list[tuple[str, Any]]:
+    return [(op, constant) for x, op, constant in query if x == expression and op[0] == side]
 
 
 @pytest.mark.parametrize(
     ("conditions", "weakest"),
     [
-        (["A.v + B.v > 7", "A.v + B.v >= 9", "8 < A.v + B.v"], 7),
-        (["A.v + B.v < 7", "A.v + B.v <= 9.5", "8 > A.v + B.v"], 9.5),
+        (["A.v + B.v > 7", "A.v + B.v >= 9", "8 < A.v + B.v"], ("A.v + B.v", ">=", 7)),
+        (["A.v + B.v < 7", "A.v + B.v <= 9.5", "8 > A.v + B.v"], ("A.v + B.v", "<=", 9.5)),
+        (["A.n + B.n > 2", "A.n + B.n > 1"], ("A.n + B.n", ">=", 1)),
+        (["concat(A.s, B.s) < 'b'", "concat(A.s, B.s) <= 'dz'"], ("concat(A.s, B.s)", "<=", "dz")),
         (["A.v + B.v > 7", "A.v + B.v < 9"], None),
         (["A.v + B.v > 7", "A.v - B.v > 7"], None),
         (["A.v + B.v > 7", "A.v + B.v > 7"], None),
         (["A.v > B.v", "A.v > B.v + 1"], None),
+        (["A.n + B.n > 7", "A.n + B.n > 7.5"], None),
+        (["A.v + B.v > CAST('NaN' AS DOUBLE)", "A.v + B.v > 7"], None),
     ],
 )
-def test_a_guard_is_the_weakest_of_bounds_on_the_same_expression(conditions: list[str], weakest: float | None) -> None:
-    script = STREAMS + "".join(query(f"q{n}", one, "9 SECONDS") for n, one in enumerate(conditions))
-    plan = compile_script(script)
-    shared = find_shared_bounds(plan.chains[0].members, {})
+def test_bounds_that_have_a_guard_and_others(conditions: list[str], weakest: Bound | None) -> None:
+    guards = guarded(conditions)
     if weakest is None:
-        assert not shared
+        assert not guards
         return
-    assert len(set(shared.values())) == 1
-    assert len(shared) == len(conditions)
-    values = naive(plan.script.queries[0], ROWS)
-    assert values
-    # Nothing that a query wants is stopped, even at the bound itself.
-    for one in plan.script.queries:
-        rows = run(script, ROWS)[one.name].to_pydict().values()
-        assert sorted(zip(*rows, strict=True)) == sorted((row["a"], row["b"]) for row in naive(one, ROWS))
+    assert len(guards) == len(conditions)
+    (guard,) = set(guards.values())
+    assert set(guard.passing(look, len(PAIRS)).tolist()) == passing(weakest)
+
+
+def test_the_hull_of_a_guard_covers_the_windows_of_its_queries() -> None:
+    streams = STREAMS + query("near", "A.v + B.v > 7", "2 SECONDS") + query("far", "A.v + B.v > 8", "9 SECONDS")
+    streams += query("other", "A.v <> B.v", "60 SECONDS")
+    (chain,) = compile_script(streams).chains
+    guards = find_guards(chain.members, {})
+    (far,) = (member for member in chain.members if member.name == "far")
+    assert set(guards) == {"near", "far"}
+    assert guards["near"].hull == far.interval
+
+
+def test_queries_behind_a_guard_get_their_own_rows_at_the_bound_too() -> None:
+    conditions = ["A.v + B.v > 7", "A.v + B.v >= 9", "8 < A.v + B.v"]
+    script = STREAMS + "".join(query(f"q{n}", one, "9 SECONDS") for n, one in enumerate(conditions))
+    small = [row | {"v": row["v"] and row["v"] % 10} for row in ROWS["A"]]
+    rows = {"A": small, "B": [row | {"Ts": row["Ts"] + timedelta(seconds=1)} for row in small[:100]]}
+    found = run(script, rows)
+    for one in compile_script(script).script.queries:
+        expected = sorted((row["a"], row["b"]) for row in naive(one, rows))
+        assert expected
+        assert sorted(zip(*found[one.name].to_pydict().values(), strict=True)) == expected
 
 
 def test_a_guard_that_fails_blames_the_query_whose_pairs_fail() -> None:

@@ -73,7 +73,7 @@ def try_cast(source: DataType, target: DataType) -> Cast:
         rest = try_cast(types.TINYINT, target) if target != types.TINYINT else lambda value: value
         return lambda value: rest(pc.cast(value, pa.int8()))
     if target == BOOLEAN:
-        return lambda value: pc.not_equal(value, pc.cast(pa.scalar(0, pa.int32()), _room(value.type)))
+        return lambda value: pc.not_equal(value, _zero(value.type))
     if source.family == Family.TIME:
         return _from_time(source, target)
     if target == TIMESTAMP:
@@ -81,9 +81,8 @@ def try_cast(source: DataType, target: DataType) -> Cast:
     return _between_numbers(source, target)
 
 
-def _room(kind: pa.DataType) -> pa.DataType:
-    """The same type, wide enough for a zero made of an INT."""
-    return pa.decimal128(types.MOST_DIGITS, min(kind.scale, 20)) if pa.types.is_decimal(kind) else kind
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(kind) else 0, kind)
 
 
 def _between_numbers(source: DataType, target: DataType) -> Cast:

@@ -20,7 +20,7 @@ Cast = Callable[[pa.Array], pa.Array]
 _INTEGER = r"^[+-]?[0-9]+$"
 _PLAIN_INTEGER = r"^-?[0-9]{1,18}$"
 _PLAIN_REAL = r"^-?[0-9]+(\.[0-9]+)?$"
-_LONG_INTEGER = r"^[+-]?0*[0-9]{39,}$"
+_LONG_INTEGER = r"^[+-]?[0-9]{39,}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SHORT_NUMBER = r"^[+-]?([0-9]{1,37}(\.[0-9]{0,38})?|\.[0-9]{1,38})$"
 _REAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
@@ -69,8 +69,8 @@ def _only(value: pa.Array, pattern: str) -> pa.Array:
 def _integers(value: pa.Array) -> pa.Array:
     """As DECIMALs that no whole number of the language reaches the end of."""
     known = _only(value, _INTEGER)
-    known = pc.if_else(pc.match_substring_regex(known, _LONG_INTEGER), pa.scalar("9" * 38), known)
     known = pc.replace_substring_regex(known, r"^([+-]?)0+([0-9])", r"\1\2")
+    known = pc.if_else(pc.match_substring_regex(known, _LONG_INTEGER), pa.scalar("9" * 38), known)
     return pc.cast(known, pa.decimal128(types.MOST_DIGITS, 0))
 
 

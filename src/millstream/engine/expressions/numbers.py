@@ -22,6 +22,7 @@ from millstream.model.types import DataType
 Floats = npt.NDArray[np.float64]
 WIDEST = 76
 HALF_UP = "half_towards_infinity"
+_AT_A_TIME = 9
 _CHECKED: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -114,14 +115,31 @@ def _shorter(kind: pa.DataType) -> pa.DataType:
 def rescaled(value: Any, kind: pa.DataType) -> Any:
     """A DECIMAL with fewer or more digits after the point, rounded half up; null where it does not fit."""
     wide = value if pa.types.is_decimal256(value.type) else pc.cast(value, pa.decimal256(WIDEST, value.type.scale))
-    if kind.scale < wide.type.scale:
-        wide = pc.round(pc.cast(wide, pa.decimal256(WIDEST, wide.type.scale)), kind.scale, HALF_UP)
+    wide = rounded_off(wide, wide.type.scale - kind.scale) if kind.scale < wide.type.scale else wide
     wide = pc.cast(wide, pa.decimal256(WIDEST, kind.scale))
     limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), wide.type)
     fits = pc.less(pc.abs(wide), limit)
     if not pc.all(fits).as_py():
         wide = pc.if_else(fits, wide, pa.scalar(None, wide.type))
     return pc.cast(wide, kind)
+
+
+def rounded_off(wide: Any, count: int) -> Any:
+    """A DECIMAL of 256 bits without its last digits, rounded half up: the first of them alone decides."""
+    last = cut_off(wide, count - 1)
+    return pc.cast(pc.round(last, last.type.scale - 1, HALF_UP), pa.decimal256(WIDEST, last.type.scale - 1))
+
+
+def cut_off(wide: Any, count: int) -> Any:
+    """A DECIMAL of 256 bits without its last digits, not rounded.
+
+    Nine at a time: by more than 32 bits Arrow (26.0) divides some numbers wrongly, 79999999999.99999999995 among them.
+    """
+    while count > 0:
+        some = min(count, _AT_A_TIME)
+        wide = pc.cast(wide, pa.decimal256(WIDEST, wide.type.scale - some), safe=False)
+        count -= some
+    return wide
 
 
 def limits(kind: pa.DataType) -> tuple[int, int]:
@@ -132,7 +150,7 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 
 def exact_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
     """DECIMALs without what stands after the point; null where that does not fit."""
-    whole = pc.cast(pc.trunc(pc.cast(value, pa.decimal256(WIDEST, value.type.scale))), pa.decimal256(WIDEST, 0))
+    whole = cut_off(pc.cast(value, pa.decimal256(WIDEST, value.type.scale)), value.type.scale)
     low, high = (pa.scalar(Decimal(limit), whole.type) for limit in limits(kind))
     fits = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
     return pc.cast(pc.cast(only_where(fits, whole), pa.decimal128(types.MOST_DIGITS, 0)), kind)
@@ -201,6 +219,12 @@ def _exact_remainder(over: Any, under: Any, result: DataType) -> Any:
     left, right = (pc.cast(one, pa.decimal256(one.type.precision, 0)) for one in units)
     times = pc.cast(pc.trunc(pc.divide(left, right)), pa.decimal256(left.type.precision, 0))
     whole = pc.cast(pc.subtract(left, pc.multiply(times, right)), pa.decimal256(WIDEST, 0))
+    size = pc.cast(pc.abs(right), whole.type)
+    while pc.any(pc.greater_equal(pc.abs(whole), size)).as_py():
+        # A quotient that is too small: see `cut_off`.
+        less = pc.cast(pc.subtract(pc.abs(whole).view(right.type), pc.abs(right)), whole.type)
+        less = pc.if_else(pc.less(whole, pa.scalar(Decimal(0), whole.type)), pc.negate(less), less)
+        whole = pc.if_else(pc.greater_equal(pc.abs(whole), size), less, whole)
     return rescaled(whole.view(pa.decimal256(WIDEST, scale)), arrow_type(result))
 
 

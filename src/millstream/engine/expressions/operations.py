@@ -79,7 +79,7 @@ def _round(operands: Operands, call: Call) -> Compiled:
 
 
 def _whole(operands: Operands, call: Call) -> Compiled:
-    return operands.of_first(call, rounding.whole(call.args[0].type, call.type, getattr(pc, call.op)))
+    return operands.of_first(call, rounding.whole(call.args[0].type, call.type, call.op))
 
 
 def _time_part(operands: Operands, call: Call) -> Compiled:

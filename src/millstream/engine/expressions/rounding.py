@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.engine.arrow import arrow_type
-from millstream.engine.expressions.numbers import HALF_UP, WIDEST, Floats, checked, floats, rescaled
+from millstream.engine.expressions.numbers import WIDEST, Floats, checked, cut_off, floats, rescaled, rounded_off
 from millstream.model import types
 from millstream.model.types import BIGINT, DataType
 
@@ -39,10 +39,18 @@ def _exact(value: pa.Array, kind: DataType, digits: int, target: pa.DataType) ->
         zero = pc.cast(pa.scalar(0, pa.int64()), target)
         return pc.if_else(pc.is_valid(value), zero, pa.scalar(None, target))
     wide = pc.cast(pc.cast(value, pa.decimal128(precision, scale)), pa.decimal256(WIDEST, scale))
-    found = pc.round(wide, min(digits, scale), HALF_UP)
+    found = _rounded_exactly(wide, scale - min(digits, scale))
     if pa.types.is_integer(target):
         return pc.cast(pc.cast(found, pa.decimal128(types.MOST_DIGITS, 0)), target)
     return checked(rescaled(found, target), value, value, f"round gives more digits than {target} has")
+
+
+def _rounded_exactly(wide: pa.Array, count: int) -> pa.Array:
+    """With zeros for its last digits."""
+    if not count:
+        return wide
+    kept = rounded_off(wide.view(pa.decimal256(WIDEST, count)), count)
+    return pc.cast(kept, pa.decimal256(WIDEST, count)).view(wide.type)
 
 
 def _rounded(values: Floats, digits: int) -> Floats:
@@ -73,24 +81,26 @@ def _as_written(values: Floats, digits: int) -> Floats:
     sizes = np.abs(values)
     if abs(digits) <= _EXACT_POWER and sizes.min() > 1e-20 and sizes.max() < 1e37:
         written = pc.cast(pc.cast(pa.array(values), pa.string()), pa.decimal256(WIDEST, types.MOST_DIGITS))
-        return floats(pc.cast(pc.cast(pc.round(written, digits, HALF_UP), pa.string()), pa.float64()))
+        return floats(
+            pc.cast(pc.cast(_rounded_exactly(written, types.MOST_DIGITS - digits), pa.string()), pa.float64())
+        )
     unit = Decimal(1).scaleb(-digits)
     return np.array([float(Decimal(repr(float(value))).quantize(unit, context=_PRECISE)) for value in values])
 
 
-def whole(kind: DataType, result: DataType, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`floor` and `ceil`."""
+def whole(kind: DataType, result: DataType, name: str) -> Callable[[Any], Any]:
+    """`floor` or `ceil`."""
     target = arrow_type(result)
     if kind.is_integer:
         return lambda value: pc.cast(value, target)
     if result != BIGINT:
-        wide = pa.decimal128(types.MOST_DIGITS, kind.scale or 0) if kind.precision != types.MOST_DIGITS else None
 
         def exact(value: Any) -> Any:
-            found = function(pc.cast(value, wide or pa.decimal256(WIDEST, value.type.scale)))
+            found = _whole_decimals(pc.cast(value, pa.decimal256(WIDEST, value.type.scale)), name)
             return checked(rescaled(found, target), value, value, f"a value does not fit in {result}")
 
         return exact
+    function = pc.floor if name == "floor" else pc.ceil
 
     def compute(value: Any) -> Any:
         found = function(pc.cast(value, pa.float64()))
@@ -101,6 +111,14 @@ def whole(kind: DataType, result: DataType, function: Callable[[Any], Any]) -> C
         return pc.cast(found, target)
 
     return compute
+
+
+def _whole_decimals(wide: pa.Array, name: str) -> pa.Array:
+    cut = cut_off(wide, wide.type.scale)
+    back = pc.cast(cut, wide.type)
+    beside, step = (pc.greater(back, wide), -1) if name == "floor" else (pc.less(back, wide), 1)
+    near = cut.view(pa.decimal256(WIDEST - 1, 0))
+    return pc.if_else(beside, pc.add(near, pa.scalar(Decimal(step), pa.decimal256(1, 0))), cut)
 
 
 def _null(value: pa.Array) -> np.ndarray:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.engine.expressions.casts import try_cast
+from millstream.engine.expressions.time_texts import day_texts, read_days, read_microseconds
 from millstream.model import moments
 from millstream.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
 
@@ -56,3 +57,22 @@ def test_zones(text: str, hour: float) -> None:
     wanted = datetime(2024, 1, 5, tzinfo=UTC) + timedelta(hours=hour)
     found = moments.time_microseconds(f"2024-01-05 10:00:00{text}", zoned=True)
     assert found == wanted.timestamp() * 1e6
+
+
+@given(year=st.integers(-5_000_000, 5_000_000), month=st.integers(1, 12), day=st.integers(1, 28))
+def test_years_beyond_9999_have_a_sign(year: int, month: int, day: int) -> None:
+    """Beside one that has none."""
+    for one, other in ((month, day), (1, 1), (12, 31)):
+        days = pa.array([moments.days_of(year, one, other), None, 0], pa.int32()).view(pa.date32())
+        sign = "-" if year < 0 else "+" if year > 9999 else ""
+        assert day_texts(days).to_pylist() == [f"{sign}{abs(year):04}-{one:02}-{other:02}", None, "1970-01-01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [("2024-02-29", 19_782), ("2023-02-29", None), ("2024-02-30", None), ("2024-04-31", None), ("2024-13-01", None)],
+)
+def test_days_that_a_month_does_not_have(text: str, days: int | None) -> None:
+    assert read_days(pa.array([text, None])).to_pylist() == [days, None]
+    found = read_microseconds(pa.array([f"{text} 01:00:00+01:00"]), zoned=True).to_pylist()
+    assert found == [None if days is None else days * moments.DAY]
