@@ -1,0 +1,166 @@
+"""The agenda chooses as a sort by the policy's keys would, whatever has changed or gone in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.engine.agenda import Agenda
+from millstream.engine.path import Path, Stage
+from millstream.engine.policies import make_policy
+from millstream.engine.work import Load, Policy, Work
+
+PATHS = [
+    Path([Stage(f"{n} {at}", cost, share, near=at, far=at + n + 1) for at, (cost, share) in enumerate(stages)])
+    for n, stages in enumerate([[(1, 0.5), (4, 0.9), (1, 0.1)], [(2, 0.2), (2, 1.0)], [(9, 0.5)]])
+]
+STATIC = ("fifo", "lwo", "swf", "greedy", "path_capacity", "chain", "segment", "simplified_segment")
+"""Policies whose keys follow from the work alone."""
+
+
+class Still:
+    """A load that stands still."""
+
+    now = 0.0
+
+    def memory(self) -> float:
+        return 0.0
+
+
+def plans() -> dict[str, list[Path]]:
+    return {"q": PATHS}
+
+
+def works(number: int) -> st.SearchStrategy[Work]:
+    """The number tells works apart, so no two keys are equal."""
+    return st.sampled_from([(one, at) for one in PATHS for at in range(len(one.stages))]).flatmap(
+        lambda place: st.builds(Work, st.just(place[0]), st.just(place[1]), st.just(1.0), st.integers(0, 3), st.just(number))
+    )
+
+
+@pytest.mark.parametrize("name", STATIC)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_it_chooses_as_a_sort_would(name: str, data: st.DataObject) -> None:
+    policy, agenda, waiting = make_policy(name), Agenda[int](), dict[int, Work]()
+    policy.learn(plans())
+    for step in data.draw(st.lists(st.sampled_from(["put", "put", "choose", "go on", "drop", "clear"]), max_size=30)):
+        if step == "put":
+            number = data.draw(st.integers(0, 7))
+            waiting[number] = data.draw(works(number))
+            agenda.put(number, waiting[number])
+        elif step == "clear":
+            agenda.clear()
+            waiting.clear()
+        else:
+            chosen = agenda.choose(policy, Still(), plans)
+            assert chosen == min(waiting, key=lambda number: policy.key(waiting[number]), default=None)
+            if chosen is None or step == "choose":
+                continue
+            work = waiting[chosen]
+            assert agenda[chosen] is work
+            if step == "go on" and work.at + 1 < len(work.path.stages):
+                agenda.advance(chosen)
+                waiting[chosen] = agenda[chosen]
+                assert waiting[chosen].at == work.at + 1
+            else:
+                agenda.drop(chosen)
+                del waiting[chosen]
+
+
+def test_work_a_stage_further_is_otherwise_the_same() -> None:
+    agenda = Agenda[str]()
+    agenda.put("a", Work(PATHS[0], 0, 3.0, 5.0, 7))
+    agenda.advance("a")
+    work = agenda["a"]
+    assert (work.path, work.at, work.queue, work.arrived, work.number) == (PATHS[0], 1, 3.0, 5.0, 7)
+
+
+class Fancy(Policy):
+    """Wishes for one number, and counts what it is asked and told."""
+
+    name = "fancy"
+
+    def __init__(self) -> None:
+        self.wish, self.asked = 0, 0
+        self.learned: list[int] = []
+        self.taken: list[float] = []
+
+    def learn(self, plans: Mapping[str, Sequence[Path]]) -> None:
+        self.learned.append(sum(map(len, plans.values())))
+
+    def key(self, work: Work) -> tuple[float, ...]:
+        self.asked += 1
+        return (work.number != self.wish, work.number)
+
+    def chosen(self, key: tuple[float, ...]) -> None:
+        self.taken.append(key[-1])
+
+
+def test_keys_are_asked_for_anew_when_the_policy_says_so_and_only_then() -> None:
+    policy, agenda = Fancy(), Agenda[int]()
+    for number in range(5):
+        agenda.put(number, Work(PATHS[0], 0, 1.0, 0.0, number))
+    assert agenda.choose(policy, Still(), plans) == 0
+    policy.wish = 3
+    assert agenda.choose(policy, Still(), plans) == 0
+    assert policy.asked == 5
+    policy.version += 1
+    assert agenda.choose(policy, Still(), plans) == 3
+    assert (policy.asked, policy.taken) == (10, [0, 0, 3])
+
+
+def test_a_policy_is_told_the_plans_at_first_and_after_all_was_forgotten() -> None:
+    policy, agenda = Fancy(), Agenda[int]()
+    for _ in range(3):
+        assert agenda.choose(policy, Still(), plans) is None
+    assert policy.learned == [3]
+    agenda.clear()
+    agenda.choose(policy, Still(), plans)
+    assert policy.learned == [3, 3]
+    agenda.choose(Fancy(), Still(), plans)
+    agenda.choose(policy, Still(), plans)
+    assert policy.learned == [3, 3, 3], "another policy had its turn"
+
+
+class Turns(Policy):
+    """Lets two others choose in turn."""
+
+    name = "turns"
+
+    def __init__(self, *others: Policy) -> None:
+        self._others, self._count = others, 0
+
+    def in_force(self, load: Load) -> Policy:
+        del load
+        self._count += 1
+        return self._others[self._count % 2]
+
+
+def test_every_policy_in_force_has_its_own_order() -> None:
+    early, late, agenda = Fancy(), Fancy(), Agenda[int]()
+    early.wish, late.wish = 1, 8
+    policy = Turns(early, late)
+    for number in range(10):
+        agenda.put(number, Work(PATHS[0], 0, 1.0, 0.0, number))
+    found = []
+    while (number := agenda.choose(policy, Still(), plans)) is not None:
+        found.append(number)
+        agenda.drop(number)
+    assert found == [8, 1, 0, 2, 3, 4, 5, 6, 7, 9]
+    assert (early.asked, late.asked) == (9, 10), "each key was asked for once"
+
+
+def test_entries_of_work_that_has_gone_do_not_pile_up() -> None:
+    """Work that never comes up is put again and again; a new order is made before there are many entries for it."""
+    policy, agenda = Fancy(), Agenda[int]()
+    agenda.put(0, Work(PATHS[0], 0, 1.0, 0.0, 0))
+    sizes = []
+    for _ in range(500):
+        agenda.put(9, Work(PATHS[0], 0, 1.0, 0.0, 9))
+        assert agenda.choose(policy, Still(), plans) == 0
+        sizes.append(len(agenda._orders[policy].heap))
+    assert max(sizes) < 100
