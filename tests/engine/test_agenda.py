@@ -37,7 +37,9 @@ def plans() -> dict[str, list[Path]]:
 def works(number: int) -> st.SearchStrategy[Work]:
     """The number tells works apart, so no two keys are equal."""
     return st.sampled_from([(one, at) for one in PATHS for at in range(len(one.stages))]).flatmap(
-        lambda place: st.builds(Work, st.just(place[0]), st.just(place[1]), st.just(1.0), st.integers(0, 3), st.just(number))
+        lambda place: st.builds(
+            Work, st.just(place[0]), st.just(place[1]), st.just(1.0), st.integers(0, 3), st.just(number)
+        )
     )
 
 

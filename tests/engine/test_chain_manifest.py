@@ -13,7 +13,17 @@ from millstream.engine.files import Stamp
 counts, times = st.integers(0, 2**40), st.integers(-(2**62), 2**62)
 stamps = st.lists(st.builds(Stamp, counts, counts), max_size=2).map(tuple)
 entries = st.builds(
-    SegmentEntry, counts, st.text(), st.sampled_from(["left", "right"]), counts, times, counts, counts, times, times, stamps
+    SegmentEntry,
+    counts,
+    st.text(),
+    st.sampled_from(["left", "right"]),
+    counts,
+    times,
+    counts,
+    counts,
+    times,
+    times,
+    stamps,
 )
 manifests = st.builds(
     ChainManifest,

@@ -57,7 +57,9 @@ def test_rows_come_out_in_the_order_of_their_places(data: st.DataObject, chunk: 
         patch.setattr(widths, "CHUNK_BYTES", chunk)
         for step in data.draw(st.lists(st.sampled_from(["add", "add", "release", "save", "all"]), max_size=12)):
             if step == "add":
-                made = data.draw(st.lists(st.tuples(times, st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6))
+                made = data.draw(
+                    st.lists(st.tuples(times, st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6)
+                )
                 ties = data.draw(st.permutations(range(tie, tie + len(made))))
                 places = [(*place, own, -own) for place, own in zip(made, ties, strict=True)]
                 tie += len(made)

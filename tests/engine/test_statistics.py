@@ -23,7 +23,12 @@ def segment(side: str, keys: list[int], batch: int = 1) -> Segment:
 
 
 work = st.tuples(
-    st.sampled_from(SLICES), st.integers(1, 4), st.integers(1, 4), st.integers(0, 9), st.integers(0, 99), st.integers(1, 9)
+    st.sampled_from(SLICES),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 9),
+    st.integers(0, 99),
+    st.integers(1, 9),
 )
 
 

@@ -91,7 +91,9 @@ class Recount:
         found = {interval: (first, batch) for interval, first, batch in ledger.earliest()}
         wanted = {
             interval: min(
-                (max(unit.probe.first, unit.state.first), unit.probe.batch) for unit in left if unit.interval == interval
+                (max(unit.probe.first, unit.state.first), unit.probe.batch)
+                for unit in left
+                if unit.interval == interval
             )
             for interval in {unit.interval for unit in left}
         }
@@ -124,7 +126,9 @@ def additions(draw: st.DrawFn, count: int) -> list[list[Unit]]:
 def test_what_is_counted_is_what_a_recount_finds(data: st.DataObject) -> None:
     recount = Recount()
     coming = data.draw(additions(4))
-    for step in data.draw(st.lists(st.sampled_from(["add", "add", "unit", "task", "task", "rewrite", "all"]), max_size=16)):
+    for step in data.draw(
+        st.lists(st.sampled_from(["add", "add", "unit", "task", "task", "rewrite", "all"]), max_size=16)
+    ):
         walks = recount.ledger.walks()
         if step == "add" and coming:
             recount.add(coming.pop(0))

@@ -13,7 +13,9 @@ from millstream.pipeline.slot import SlotReport
 
 
 def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
-    return SlotReport(slot=slot, token="", place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)})
+    return SlotReport(
+        slot=slot, token="", place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
+    )
 
 
 def test_batches_without_rows_do_not_end_workers() -> None:
