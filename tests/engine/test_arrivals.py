@@ -69,7 +69,7 @@ def taken(
 
 
 times_of = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 20)), max_size=5), max_size=3)
-batches = st.fixed_dictionaries({name: times_of for name in "ABC"})
+batches = st.fixed_dictionaries(dict.fromkeys("ABC", times_of))
 marks_of = st.fixed_dictionaries({signature: st.integers(-1, 15) for signature in (AB, AC, AA)})
 
 

@@ -38,7 +38,8 @@ manifests = st.builds(
 FORMAT_2 = """
 {"numbered": 7, "taken": 12, "expired": 5,
  "segments": [{"number": 7, "name": "p-1-7", "side": "right", "batch": 3, "reach": -2, "rows": 7, "nbytes": 640,
-               "first": -1000000, "last": 2500000, "stamps": [{"size": 1234, "crc": 4294967295}, {"size": 99, "crc": 0}]}],
+               "first": -1000000, "last": 2500000,
+               "stamps": [{"size": 1234, "crc": 4294967295}, {"size": 99, "crc": 0}]}],
  "ledger": [[7, 6, -1999999, 2000000]],
  "held": [{"query": "q", "since": 2, "name": "p-held-q-1a-0000beef"}]}
 """
