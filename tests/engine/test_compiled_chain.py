@@ -1,4 +1,4 @@
-"""Units of two segments: every pair some query may see lies in exactly one, under this plan and after a change to it."""
+"""Units of two segments: a pair that some query may see lies in exactly one, also after a change of plan."""
 
 from __future__ import annotations
 
