@@ -162,6 +162,25 @@ def test_what_comes_later_is_taken_as_if_it_had_been_there() -> None:
     assert tasks[-1][1].probe.batch == 31
 
 
+@pytest.mark.parametrize("policy", ["greedy", "lwo", "swf", "fifo", "path_capacity"])
+def test_units_come_in_the_order_of_their_tasks(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, done = behind().chains(), list[str]()
+
+    def execute(chain: ChainRun, units: list[Unit]) -> Iterator[Joined]:
+        done.extend(repr((chains.index(chain), _told(unit))) for unit in units)
+        return iter(())
+
+    monkeypatch.setattr(ChainRun, "execute", execute)
+    backlog = Backlog(make_policy(policy))
+    while any(len(chain.ledger) for chain in chains):
+        assert not list(backlog.run(chains, Budget(units=3)))
+    others = behind().chains()
+    backlog = Backlog(make_policy(policy))
+    assert not list(backlog.run(others, Budget(units=0)))
+    tasks = backlog.take_tasks(10_000)
+    assert done == [repr((others.index(chain), _told(unit))) for chain, task, _ in tasks for unit in task.units()]
+
+
 def test_the_load_is_that_of_all_ledgers() -> None:
     chains = behind().chains()
     backlog = Backlog(make_policy("lwo"))

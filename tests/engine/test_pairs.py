@@ -71,18 +71,20 @@ def test_views_parts_and_picks_are_plain_gathers(rows: list[tuple[int, int]], da
     check(pairs, rows)
 
 
-@given(rows=indices, most=st.integers(1, 40))
-def test_pairs_are_cut_so_that_what_they_take_can_be_gathered(rows: list[tuple[int, int]], most: int) -> None:
-    texts = [one.rows.column("s").to_pylist() for one in (LEFT_ROWS, RIGHT_ROWS)]
+@given(rows=indices, most=st.integers(1, 40), wide=st.sampled_from([WIDE, (("s",), ()), ((), ("s",))]))
+def test_pairs_are_cut_so_that_what_they_take_can_be_gathered(
+    rows: list[tuple[int, int]], most: int, wide: tuple[tuple[str, ...], tuple[str, ...]]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widths, "CHUNK_BYTES", most)
-        parts = list(pairs_of(rows).cut(WIDE))
+        parts = list(pairs_of(rows).cut(wide))
         assert len(list(pairs_of(rows).cut(((), ())))) == 1, "nothing wide is asked for"
+    texts = [one.rows.column("s").to_pylist() for one in (LEFT_ROWS, RIGHT_ROWS)]
     done = 0
     for part in parts:
         own = rows[done : done + len(part)]
         check(part, own)
-        size = sum(len(texts[0][a] or "") + len(texts[1][b] or "") for a, b in own)
+        size = sum(len(texts[side][row[side]] or "") for row in own for side in (0, 1) if wide[side])
         assert size <= most or len(own) == 1
         done += len(part)
     assert done == len(rows)

@@ -59,3 +59,9 @@ def test_what_costs_nothing_is_no_division_by_zero() -> None:
     assert free.stages[0].release > 1e9
     assert free.capacity > 1e9
     assert repr(free) == "Path(o1 > o2)"
+
+
+def test_of_equally_steep_stretches_the_longest_is_one() -> None:
+    even = path((1, 0.5), (2, 0.5))
+    assert even.released(0, 1) == even.released(0, 2) == 0.5
+    assert even.envelope == ((0, 2),)

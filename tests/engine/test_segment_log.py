@@ -102,6 +102,16 @@ def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
             side.check()
 
 
+@pytest.mark.parametrize("reach", [5, 0, -5])
+def test_a_row_goes_when_the_watermark_has_reached_its_time_plus_its_reach(reach: int) -> None:
+    side = Side(MemoryStore())
+    side.append([7, 3], reach)
+    side.log.tidy(6 + reach, set(), 1)
+    assert len(side.log.segments) == 1
+    side.log.tidy(7 + reach, set(), 1)
+    assert not side.log.segments
+
+
 def test_what_has_expired_goes_and_small_neighbours_become_one() -> None:
     side = Side(MemoryStore())
     for start in range(0, 30, 3):

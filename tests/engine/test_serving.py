@@ -56,8 +56,10 @@ PLAN = plan_of(
     "WINDOW 5 SECONDS",
     "AND B.Ts BETWEEN A.Ts - INTERVAL '8' SECOND AND A.Ts - INTERVAL '3' SECOND",
     "AND A.v > 0 WINDOW 6 SECONDS",
+    "AND A.v > 0 WINDOW 3 SECONDS",
     "AND A.v > 0 AND B.v > 0 WINDOW 3 SECONDS",
     "AND A.v + B.v > 1 WINDOW 4 SECONDS",
+    "AND A.v + B.v > 1 WINDOW 8 SECONDS",
     "AND A.v + B.v > 2 WINDOW 9 SECONDS",
     "AND A.v + B.v > 2 AND B.v < 2 WINDOW 3 SECONDS",
 )
