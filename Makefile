@@ -28,7 +28,7 @@ bench: $(READY)
 
 # The oracle tests on ever new random cases, until you stop them.
 fuzz: $(READY)
-	$(BIN)/pytest tests/engine/test_oracle.py tests/engine/test_live_change.py --hypothesis-profile=fuzz
+	$(BIN)/pytest tests/engine/whole/test_oracle.py tests/engine/whole/test_live_change.py --hypothesis-profile=fuzz
 
 # Kills real processes 25 times over one run and compares what is committed with DuckDB.
 crash: $(READY)

@@ -1,4 +1,4 @@
-"""What waits: the ledgers' counts, the order in which a policy takes work of all chains, and where a budget ends."""
+"""What waits: the order in which a policy takes work of all chains, and where a budget ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.engine.chain_run import ChainRun
 from millstream.engine.engine import Engine
 from millstream.engine.joiner import Joined
 from millstream.engine.policies import FAIRNESS, make_policy
-from millstream.engine.units import Ledger, Unit
+from millstream.engine.units import Unit
 from millstream.lab.workloads.generators import SECOND
 from millstream.model.settings import POLICY_NAMES
 
@@ -137,28 +137,55 @@ def test_a_run_ends_with_its_budget_though_small_windows_came_first(
         assert 20 <= clock.now - began <= 20 + max(done)
 
 
-def test_what_is_counted_goes_down_to_nothing() -> None:
+def one_more(chains: list[ChainRun]) -> None:
+    """A batch of both chains."""
+    times = pa.array([30 * SECOND, 30 * SECOND + 1]).view(pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_pydict({"k": pa.array([0, 1]), "Ts": times})
+    for chain in chains:
+        chain.arrive({"left": rows, "right": rows}, 31)
+        chain.defer()
+
+
+def test_what_comes_later_is_taken_as_if_it_had_been_there() -> None:
+    found = []
+    for looks_before in (True, False):
+        chains = behind().chains()
+        backlog = Backlog(make_policy("lwo"))
+        if looks_before:
+            assert not list(backlog.run(chains, Budget(units=0)))
+        one_more(chains)
+        assert not list(backlog.run(chains, Budget(units=0)))
+        tasks = backlog.take_tasks(10_000)
+        assert not any(len(chain.ledger) for chain in chains)
+        found.append([(chains.index(chain), _told(unit)) for chain, task, _ in tasks for unit in task.units()])
+    assert found[0] == found[1]
+    assert tasks[-1][1].probe.batch == 31
+
+
+@pytest.mark.parametrize("policy", ["greedy", "lwo", "swf", "fifo", "path_capacity"])
+def test_units_come_in_the_order_of_their_tasks(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, done = behind().chains(), list[str]()
+
+    def execute(chain: ChainRun, units: list[Unit]) -> Iterator[Joined]:
+        done.extend(repr((chains.index(chain), _told(unit))) for unit in units)
+        return iter(())
+
+    monkeypatch.setattr(ChainRun, "execute", execute)
+    backlog = Backlog(make_policy(policy))
+    while any(len(chain.ledger) for chain in chains):
+        assert not list(backlog.run(chains, Budget(units=3)))
+    others = behind().chains()
+    backlog = Backlog(make_policy(policy))
+    assert not list(backlog.run(others, Budget(units=0)))
+    tasks = backlog.take_tasks(10_000)
+    assert done == [repr((others.index(chain), _told(unit))) for chain, task, _ in tasks for unit in task.units()]
+
+
+def test_the_load_is_that_of_all_ledgers() -> None:
     chains = behind().chains()
-    backlog = Backlog(make_policy("greedy"))
+    backlog = Backlog(make_policy("lwo"))
+    assert (backlog.now, backlog.memory()) == (0, 0)
     assert not list(backlog.run(chains, Budget(units=0)))
-    while backlog.take_tasks(7):
-        for chain in chains:
-            ledger, left = chain.ledger, list(chain.ledger.units())
-            assert len(ledger) == len(left)
-            assert ledger.segments() == {segment.number for unit in left for segment in (unit.probe, unit.state)}
-            assert {interval for interval, _, _ in ledger.earliest()} == {unit.interval for unit in left}
-    assert [(len(chain.ledger), chain.ledger.memory()) for chain in chains] == [(0, 0), (0, 0)]
-
-
-def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
-    units = list(behind().chains()[0].ledger.units())
-    own = [unit for unit in units if unit.probe is units[-1].probe]
-    near, *others = sorted({unit.interval for unit in own}, key=lambda interval: max(interval.hi, -interval.lo))
-    ledger = Ledger()
-    ledger.add(unit for unit in own if unit.interval != near)
-    (progress,) = ledger.fresh()
-    assert ledger.take_task(progress).interval == others[0]
-    ledger.add(unit for unit in own if unit.interval == near)
-    (progress,) = ledger.fresh()
-    assert [ledger.take_task(progress).interval for _ in others] == [near, *others[1:]]
-    assert not ledger.in_progress()
+    assert backlog.memory() == sum(chain.ledger.memory() for chain in chains) > 0
+    assert backlog.now == 30
+    assert backlog.choosing > 0

@@ -65,25 +65,25 @@ def test_takes_of_any_rows_are_those_of_arrow(order: list[int], start: int, coun
     """Of slices too, whose buffers begin elsewhere."""
     rows = ROWS.slice(start, count)
     chosen = np.array([place % len(rows) for place in order] if len(rows) else [], dtype=np.int64)
-    assert same(Frame.of(rows).take(chosen).rows(), rows.take(pa.array(chosen)))
+    assert same(Columns.of(rows).take(chosen).rows(), rows.take(pa.array(chosen)))
 
 
 def test_plain_columns_are_not_copied() -> None:
-    frame = Frame.of(ROWS)
+    frame = Columns.of(ROWS)
     address = ROWS.column("whole").buffers()[1].address
     assert frame.values["whole"].ctypes.data == address
     assert frame.rows().column("whole").buffers()[1].address == address
 
 
 def test_the_bytes_of_rows() -> None:
-    frame = Frame.of(ROWS)
+    frame = Columns.of(ROWS)
     assert frame.widths("text").tolist() == [0, 0, 2, 11, 1, 1, 1]
     assert frame.widest("text") == 11
     assert frame.widest("whole") == frame.widest("holes") == 0, "their types say it"
     assert frame.bulk == ROWS.column("text").nbytes + ROWS.column("nested").nbytes
-    plain = Frame.of(ROWS.select(["whole", "at"]))
+    plain = Columns.of(ROWS.select(["whole", "at"]))
     assert (plain.nbytes, plain.bulk) == (7 * 12, 0)
 
 
 def test_one_part_is_merged_as_it_is() -> None:
-    assert same(merged([Frame.of(ROWS)], np.array([2, 0])).rows(), ROWS.take(pa.array([2, 0])))
+    assert same(merged([Columns.of(ROWS)], np.array([2, 0])).rows(), ROWS.take(pa.array([2, 0])))

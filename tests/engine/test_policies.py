@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -46,16 +45,6 @@ def test_the_language_knows_every_policy_and_every_wrapper() -> None:
         assert make_policy(name).name == name
 
 
-def test_capacities_are_those_of_op_sched() -> None:
-    """Table 1's path of operators 1 and 3: one unit for the first, a fifth of five for the second."""
-    one = path((1, 0.2), (5, 0.8))
-    assert one.capacity == pytest.approx(1 / (1 + 0.2 * 5))
-    assert one.stages[0].release == pytest.approx(0.8)
-    assert one.stages[1].release == pytest.approx(0.2)
-    assert one.released(0, 2) == pytest.approx(0.5)
-    assert one.envelope == ((0, 1), (1, 2))
-
-
 @given(st.lists(st.lists(st.integers(1, 1000), min_size=1, max_size=5), min_size=1, max_size=5), st.data())
 def test_on_slices_three_policies_are_one(costs: list[list[int]], data: st.DataObject) -> None:
     """A slice lets every row through and frees nothing, so a path is one segment: as docs/scheduling.md says."""
@@ -73,29 +62,6 @@ def test_on_slices_three_policies_are_one(costs: list[list[int]], data: st.DataO
         policy.learn({str(number): [one] for number, one in enumerate(paths)})
         orders.append([work.number for work in sorted(works, key=policy.key)])
     assert orders[0] == orders[1] == orders[2]
-
-
-@given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.05, 1.5)), min_size=1, max_size=6))
-def test_the_lower_envelope_gets_flatter_and_lies_below_every_operator(stages: list[tuple[float, float]]) -> None:
-    one = path(*stages)
-    slopes = [one.released(start, stop) for start, stop in one.envelope]
-    assert all(a >= b - 1e-9 for a, b in itertools.pairwise(slopes))
-    assert [0, *(stop for _, stop in one.envelope)] == [*(start for start, _ in one.envelope), len(stages)]
-    points = progress(stages)
-    for start, stop in one.envelope:
-        (began, held), (ended, left) = points[start], points[stop]
-        for at, memory in points[start : stop + 1]:
-            line = held + (left - held) * (at - began) / (ended - began)
-            assert line <= memory + 1e-9
-
-
-def progress(stages: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Chain's chart of one row: the time it has taken after each operator, and the memory it still needs."""
-    points, share, time = [(0.0, 1.0)], 1.0, 0.0
-    for cost, selectivity in stages:
-        time, share = time + share * cost, share * selectivity
-        points.append((time, share))
-    return [*points[:-1], (time, 0.0)]
 
 
 def order(policy: Policy, works: Sequence[Runnable]) -> list[int]:

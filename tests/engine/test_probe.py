@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
 from millstream.engine.keys import codes
-from millstream.engine.probe import matches
+from millstream.engine.probe import CHUNK, differences, matches, spread
 from millstream.engine.segment import Segment, build
 from millstream.model.interval import Interval
 
@@ -123,3 +123,24 @@ def test_a_hot_key_streams_through_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert counted[0] == 3_000 * 30_000
     assert peak < 200e6
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=9))
+def test_ranges_are_spread_into_their_numbers(some: list[tuple[int, int]]) -> None:
+    begin, counts = (np.array([one[place] for one in some], dtype=np.int64) for place in (0, 1))
+    assert spread(begin, counts).tolist() == [first + n for first, count in some for n in range(count)]
+
+
+def test_more_numbers_than_are_at_hand_are_spread_too() -> None:
+    counts = np.array([CHUNK, 3])
+    assert spread(np.array([5, 0]), counts).tolist() == [*range(5, CHUNK + 5), 0, 1, 2]
+
+
+@given(probe=tuples, state=tuples, right_probes=st.booleans())
+def test_differences_are_those_of_the_farthest_rows(
+    probe: list[tuple[int, int]], state: list[tuple[int, int]], right_probes: bool
+) -> None:
+    sides = ("right", "left") if right_probes else ("left", "right")
+    sign = 1 if right_probes else -1
+    apart = [sign * (a - b) for _, a in probe for _, b in state]
+    assert differences(segment(sides[0], probe), segment(sides[1], state)) == (min(apart), max(apart))

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.guards import Guard, find_guards
+from millstream.engine.shared_bounds import SharedBound, find_shared_bounds
 from millstream.errors import QueryFailed
 from millstream.model.expr import Column
 from millstream.model.functions import Function, function
@@ -137,21 +137,21 @@ def passing(bound: Bound) -> set[int]:
     return {row for row, value in values if value is not None and OPERATORS[op](placed(value), placed(constant))}
 
 
-def guarded(conditions: Sequence[str]) -> dict[str, Guard]:
+def guarded(conditions: Sequence[str]) -> dict[str, SharedBound]:
     streams = MIXED + "".join(query(f"q{n}", one, "9 SECONDS") for n, one in enumerate(conditions))
     (chain,) = compile_script(streams).chains
-    return find_guards(chain.members, {})
+    return find_shared_bounds(chain.members, {})
 
 
 @given(st.lists(st.lists(bounds, min_size=1, max_size=2, unique=True), min_size=2, max_size=6))
 def test_a_guard_is_the_weakest_bound_of_its_queries(queries: list[list[Bound]]) -> None:
     """It stops nothing that one of them wants, be there NaN, nulls or other types, and all that none can want."""
-    guards = guarded([" AND ".join(f"{x} {op} {c!r}" for x, op, c in some) for some in queries])
-    behind: dict[Guard, list[int]] = {}
-    for name, guard in guards.items():
-        behind.setdefault(guard, []).append(int(name[1:]))
-    for guard, members in behind.items():
-        passed = set(guard.passing(look, len(PAIRS)).tolist())
+    shared = guarded([" AND ".join(f"{x} {op} {c!r}" for x, op, c in some) for some in queries])
+    behind: dict[SharedBound, list[int]] = {}
+    for name, bound in shared_bounds.items():
+        behind.setdefault(bound, []).append(int(name[1:]))
+    for bound, members in behind.items():
+        passed = set(bound.passing(look, len(PAIRS)).tolist())
         for number in members:
             assert set.intersection(*map(passing, queries[number])) <= passed
         # One bound of each query, on one expression and side, and the weakest of them.
@@ -183,23 +183,23 @@ def _of(query: list[Bound], expression: str, side: str) -> list[tuple[str, Any]]
     ],
 )
 def test_bounds_that_have_a_guard_and_others(conditions: list[str], weakest: Bound | None) -> None:
-    guards = guarded(conditions)
+    shared = guarded(conditions)
     if weakest is None:
-        assert not guards
+        assert not shared
         return
-    assert len(guards) == len(conditions)
-    (guard,) = set(guards.values())
-    assert set(guard.passing(look, len(PAIRS)).tolist()) == passing(weakest)
+    assert len(shared) == len(conditions)
+    (bound,) = set(shared.values())
+    assert set(bound.passing(look, len(PAIRS)).tolist()) == passing(weakest)
 
 
 def test_the_hull_of_a_guard_covers_the_windows_of_its_queries() -> None:
     streams = STREAMS + query("near", "A.v + B.v > 7", "2 SECONDS") + query("far", "A.v + B.v > 8", "9 SECONDS")
     streams += query("other", "A.v <> B.v", "60 SECONDS")
     (chain,) = compile_script(streams).chains
-    guards = find_guards(chain.members, {})
+    shared = find_shared_bounds(chain.members, {})
     (far,) = (member for member in chain.members if member.name == "far")
-    assert set(guards) == {"near", "far"}
-    assert guards["near"].hull == far.interval
+    assert set(shared) == {"near", "far"}
+    assert shared["near"].hull == far.interval
 
 
 def test_queries_behind_a_guard_get_their_own_rows_at_the_bound_too() -> None:

@@ -1,67 +1,75 @@
-"""What a chain measures of itself adds up."""
+"""What a chain measures of itself are plain sums."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from millstream.engine.keys import GROUP_BITS, codes, groups
+from millstream.engine.keys import GROUP_BITS, codes
 from millstream.engine.segment import Segment, build
-from millstream.engine.statistics import ChainStatistics, Measured, group_bytes
+from millstream.engine.statistics import ChainStatistics, Measured
 from millstream.model.interval import Interval
 
-NEAR, FAR = Interval(0, 10), Interval(10, 20)
+SLICES = (Interval(-5, 0), Interval(0, 9))
 
 
-def segment(rows: int, batch: int = 1) -> Segment:
-    keys = pa.array(np.arange(rows))
-    times = pa.array(np.arange(rows)).view(pa.timestamp("us", "UTC"))
-    columns = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(batch, "left", batch, 1, columns, "Ts", codes([keys], rows))
+def segment(side: str, keys: list[int], batch: int = 1) -> Segment:
+    column = pa.array(keys, pa.int64())
+    times = pa.array(range(len(keys)), pa.int64()).view(pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_arrays([column, times], names=["k", "Ts"])
+    return build(1, side, batch, 1, rows, "Ts", codes([column], len(keys)))
 
 
-def test_rates_of_nothing_are_nothing() -> None:
-    nothing = Measured()
-    assert (nothing.selectivity, nothing.nanoseconds_per_probe, nothing.nanoseconds_per_pair) == (0.0, 0.0, 0.0)
+work = st.tuples(
+    st.sampled_from(SLICES),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 9),
+    st.integers(0, 99),
+    st.integers(1, 9),
+)
 
 
-def test_work_is_counted_by_slice() -> None:
-    found = ChainStatistics()
-    found.done(NEAR, segment(3, batch=5), segment(4), pairs=6, nanoseconds=600)
-    found.done(NEAR, segment(2, batch=4), segment(10), pairs=2, nanoseconds=200)
-    found.done(FAR, segment(1), segment(1), pairs=0, nanoseconds=7)
-    near = found.slices[NEAR]
-    assert near == Measured(units=2, probes=5, compared=32, pairs=8, nanoseconds=800, last_batch=5)
-    assert near.selectivity == 0.25
-    assert near.nanoseconds_per_probe == 160
-    assert near.nanoseconds_per_pair == 100
-    assert found.slices[FAR].units == 1
+@given(st.lists(work, max_size=8))
+def test_a_slice_has_the_sums_of_its_units(units: list[tuple[Interval, int, int, int, int, int]]) -> None:
+    statistics = ChainStatistics()
+    for interval, probes, states, pairs, nanoseconds, batch in units:
+        probe, state = segment("left", [0] * probes, batch), segment("right", [0] * states)
+        statistics.done(interval, probe, state, pairs, nanoseconds)
+    for interval in SLICES:
+        own = [unit[1:] for unit in units if unit[0] == interval]
+        probes = sum(probes for probes, *_ in own)
+        nanoseconds = sum(took for *_, took, _ in own)
+        assert statistics.slices[interval] == Measured(
+            units=len(own),
+            probes=probes,
+            compared=sum(probes * states for probes, states, *_ in own),
+            pairs=sum(pairs for _, _, pairs, *_ in own),
+            nanoseconds=nanoseconds,
+            last_batch=max((batch for *_, batch in own), default=0),
+        )
+        assert statistics.slices[interval].nanoseconds_per_probe == (nanoseconds / probes if probes else 0)
 
 
-def test_rows_are_counted_by_side_and_group() -> None:
-    found, some = ChainStatistics(), [segment(100), segment(30)]
-    found.arrived("left", some)
-    found.arrived("right", [segment(7)])
-    assert found.rows == {"left": 130, "right": 7}
-    wanted = sum(np.bincount(groups(one.row_keys()), minlength=1 << GROUP_BITS) for one in [*some, segment(7)])
-    assert found.group_rows.tolist() == wanted.tolist()
+@given(st.lists(st.tuples(st.sampled_from(["left", "right"]), st.lists(st.integers(), min_size=1)), max_size=5))
+def test_arriving_rows_are_counted_by_side_and_by_group(arrived: list[tuple[str, list[int]]]) -> None:
+    arrived = [(side, [key % 2**63 for key in keys]) for side, keys in arrived]
+    statistics = ChainStatistics()
+    for side, keys in arrived:
+        statistics.arrived(side, [segment(side, keys), segment(side, keys[:1])])
+    groups = np.zeros(1 << GROUP_BITS, dtype=np.int64)
+    for _, keys in arrived:
+        coded = codes([pa.array([*keys, keys[0]], pa.int64())], len(keys) + 1)
+        np.add.at(groups, (coded >> np.uint64(64 - GROUP_BITS)).astype(np.int64), 1)
+    assert statistics.group_rows.tolist() == groups.tolist()
+    for side in ("left", "right"):
+        assert statistics.rows[side] == sum(len(keys) + 1 for own, keys in arrived if own == side)
 
 
-def test_results_are_counted_for_every_query_that_gets_them() -> None:
-    found = ChainStatistics()
-    found.served(["a", "b"], 5, batch=3)
-    found.served(["b"], 2, batch=4)
-    assert (found.queries["a"].pairs, found.queries["a"].last_batch) == (5, 3)
-    assert (found.queries["b"].pairs, found.queries["b"].last_batch) == (7, 4)
-
-
-def test_bytes_of_groups_are_shares_of_the_segments() -> None:
-    some = [segment(1_000), segment(64)]
-    found = group_bytes(some)
-    assert found.sum() == pytest.approx(sum(one.nbytes for one in some), rel=0.05)
-    assert found.sum() <= sum(one.nbytes for one in some)
-    alone = group_bytes([some[0]])
-    counts = np.bincount(groups(some[0].row_keys()), minlength=1 << GROUP_BITS)
-    assert np.all(np.abs(alone / some[0].nbytes - counts / 1_000) < 0.001)
-    assert group_bytes([]).tolist() == [0] * (1 << GROUP_BITS)
+def test_every_query_that_gets_rows_is_said_to() -> None:
+    statistics = ChainStatistics()
+    statistics.served(["a", "b"], 3, 1)
+    statistics.served(["b"], 4, 2)
+    assert statistics.queries == {"a": Measured(pairs=3, last_batch=1), "b": Measured(pairs=7, last_batch=2)}

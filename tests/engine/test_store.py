@@ -17,7 +17,7 @@ from millstream.engine.files import DamagedFileError, Files, Stamp, stamp_of
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
 from millstream.engine.store import FileStore, MemoryStore, files_of, keep_rows, load_rows, stamp_in
-from millstream.lab.generators import Sensors
+from millstream.lab.workloads.generators import Sensors
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from millstream.engine.compaction import run_to_merge
 from millstream.engine.engine import Engine
 from millstream.engine.files import DamagedFileError, Files
 from millstream.engine.keys import codes
-from millstream.engine.release import Held, Part
+from millstream.engine.release import OrderedBuffer, OrderedRun
 from millstream.engine.segment import Segment, build, merge
 from millstream.errors import QueryFailed
 from millstream.testing import run
@@ -201,18 +201,18 @@ def test_a_batch_larger_than_columns_can_hold_is_taken_in_whole(
     assert plain(found) == wanted
 
 
-def parts() -> Iterator[Part]:
+def parts() -> Iterator[OrderedRun]:
     """Parts whose places interleave."""
     for number in range(12):
         places = np.arange(number, 600, 12)
         made = pa.RecordBatch.from_pydict({"at": places, "s": ["y" * (int(one) % 90) for one in places]})
         zeros = np.zeros(len(places), dtype=np.int64)
-        yield Part.sorted((places, zeros, zeros, zeros, zeros), made)
+        yield OrderedRun.sorted((places, zeros, zeros, zeros, zeros), made)
 
 
 def test_held_rows_are_saved_and_let_out_in_bounded_batches(lower: Callable[[], None], tmp_path: Path) -> None:
     lower()
-    held = Held()
+    held = OrderedBuffer()
     for part in parts():
         held.add(part)
     files = Files.at(tmp_path)
@@ -221,7 +221,7 @@ def test_held_rows_are_saved_and_let_out_in_bounded_batches(lower: Callable[[], 
     files.write_arrow("held.arrow", saved)
     with pytest.raises(DamagedFileError, match="12 batches instead of one"):
         files.read_arrow("held.arrow")
-    again = Held.restored(files.read_table("held.arrow"))
+    again = OrderedBuffer.restored(files.read_table("held.arrow"))
     assert len(again) == len(held) == 600
     out: list[pa.RecordBatch] = []
     again.release(release.Bounds((300, 0, 0), (300, 0, 0)), out.append)

@@ -19,7 +19,7 @@ from millstream.engine.units import Ledger, ProbeProgress, Task
 
 _HANDFUL = 32
 Done = Iterator[tuple[ChainRun, Joined]]
-"""Rows as they are made, with their chain. Work goes on when the next ones are asked for."""
+"""Rows as they are made, with their chain. Runnable goes on when the next ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)

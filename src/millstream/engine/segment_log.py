@@ -51,7 +51,8 @@ class SegmentLog:
 
     def _trimmed(self, segment: Segment, watermark: int, busy: set[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
-        enough = segment.first + min((segment.last - segment.first) // 2, segment.reach // 4)
+        half = (segment.last - segment.first) // 2
+        enough = segment.first + (min(half, segment.reach // 4) if segment.reach > 0 else half)
         small = len(segment) < _WORTH_TRIMMING and segment.bulk < widths.CHUNK_BYTES
         if segment.number in busy or small or enough + segment.reach > watermark:
             return segment

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.expressions.some_rows import Columns, chosen, narrowed, spread, where_known
+from millstream.engine.expressions.some_rows import ColumnLookup, chosen, narrowed, spread, where_known
 from millstream.model.expr import Column
 from millstream.model.types import BIGINT
 
@@ -47,7 +47,7 @@ def test_where_known_looks_at_no_other_row(known: list[bool]) -> None:
     columns = Counted(list(range(len(known))))
     seen: list[int] = []
 
-    def value(some: Columns) -> pa.Array:
+    def value(some: ColumnLookup) -> pa.Array:
         seen.extend(some(A).to_pylist())
         return some(A)
 
@@ -67,8 +67,8 @@ def test_each_row_has_the_value_of_the_first_choice_that_takes_it(classes: list[
     """Choices 0 to 2 take their own class, the last one all that are left; each sees only what it is asked for."""
     columns = Counted(list(range(len(classes))))
 
-    def choice(number: int) -> Callable[[Columns, int], Any]:
-        def take(some: Columns, count: int) -> Any:
+    def choice(number: int) -> Callable[[ColumnLookup, int], Any]:
+        def take(some: ColumnLookup, count: int) -> Any:
             rows = some(A).to_pylist()
             assert len(rows) == count
             assert all(classes[row] >= number for row in rows), "taken by an earlier choice"

@@ -1,0 +1,132 @@
+"""The rows of a batch, laid out by chain and side: each reaches just the chains it is in time for, and counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.compile import compile_script
+from millstream.engine.arrivals import Arrivals, arrivals
+from millstream.engine.batch import BatchInput, Sides, StreamRows
+from millstream.engine.release import SEQUENCE
+from millstream.model.stream import Stream
+
+PLAN = compile_script(
+    "".join(f"CREATE STREAM {name} (id BIGINT, k INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "ABC")
+    + "".join(
+        f"CREATE QUERY {name} AS SELECT x.Ts AS a, y.Ts AS b FROM {sources} WHERE x.k = y.k WINDOW 1 SECOND;"
+        for name, sources in (("ab", "A x, B y"), ("ac", "A x, C y"), ("aa", "A x, A y"))
+    )
+)
+STREAMS = {stream.name: stream for stream in PLAN.script.streams}
+CHAINS = {chain.members[0].name: chain for chain in PLAN.chains}
+AB, AC, AA = (CHAINS[name].signature for name in ("ab", "ac", "aa"))
+ROUTES: dict[str, list[Sides]] = {
+    "A": [[(AB, "left"), (AC, "left")], [(AA, "left"), (AA, "right")]],
+    "B": [[(AB, "right")]],
+    "C": [[(AC, "right")]],
+}
+"""As on Spark, where rows of A come twice, for two keys."""
+Times = list[int | None]
+
+
+def rows(stream: Stream, parts: Sequence[Times], sides: Sides, *, counted: bool) -> StreamRows:
+    found, number = [], 0
+    for times in parts:
+        columns = [
+            pa.array(range(number, number + len(times)), pa.int64()),
+            pa.array([1] * len(times), pa.int32()),
+            pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC")),
+        ]
+        number += len(times)
+        found.append(pa.RecordBatch.from_arrays(columns, names=[column.name for column in stream.columns]))
+    return StreamRows(stream, found, sides, counted)
+
+
+def given_rows(parts: Mapping[str, Sequence[Times]]) -> list[StreamRows]:
+    return [
+        rows(STREAMS[name], parts[name], sides, counted=number == 0)
+        for name in parts
+        for number, sides in enumerate(ROUTES[name])
+    ]
+
+
+def taken(
+    parts: Mapping[str, Sequence[Times]],
+    marks: Mapping[str, int],
+    horizon: int,
+    batch: int = 1,
+    *,
+    numbered: bool = False,
+) -> Arrivals:
+    horizons = dict.fromkeys(STREAMS, horizon)
+    return arrivals(
+        BatchInput(batch=batch, rows=given_rows(parts), horizons=horizons), PLAN.chains, marks, numbered=numbered
+    )
+
+
+times_of = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 20)), max_size=5), max_size=3)
+batches = st.fixed_dictionaries(dict.fromkeys("ABC", times_of))
+marks_of = st.fixed_dictionaries({signature: st.integers(-1, 15) for signature in (AB, AC, AA)})
+
+
+@given(parts=batches, marks=marks_of, horizon=st.integers(10, 25))
+def test_every_chain_gets_what_is_in_time_for_it(
+    parts: dict[str, list[Times]], marks: dict[str, int], horizon: int
+) -> None:
+    arrived = taken(parts, marks, horizon)
+    found: dict[tuple[str, str], list[int]] = {}
+    for part in arrived.parts(marks):
+        for signature, sides in part.items():
+            for side, some in sides.items():
+                found.setdefault((signature, side), []).extend(some.column("id").to_pylist())
+    for name, routes in ROUTES.items():
+        every = [time for times in parts[name] for time in times]
+        sound = [(number, time) for number, time in enumerate(every) if time is not None and time <= horizon]
+        for sides in routes:
+            for signature, side in sides:
+                wanted = [number for number, time in sound if time >= marks[signature]]
+                assert found.get((signature, side), []) == wanted
+        assert arrived.rows_in.get(name, 0) == len(every), "counted once, however many ways it comes"
+        assert arrived.greatest.get(name) == max((time for _, time in sound), default=None)
+        late = [one for some in arrived.late if some.stream == name for one in some.rows.column("id").to_pylist()]
+        own = [marks[signature] for sides in routes for signature, _ in sides]
+        wanted = [n for n, time in enumerate(every) if time is None or time > horizon or time < max(own)]
+        assert sorted(late) == wanted, "told of once, for all its chains"
+
+
+@given(first=batches, second=batches)
+def test_numbers_grow_as_rows_come(first: dict[str, list[Times]], second: dict[str, list[Times]]) -> None:
+    marks = dict.fromkeys((AB, AC, AA), -1)
+    last: dict[tuple[str, str], int] = {}
+    for batch, parts in ((1, first), (2, second)):
+        for part in taken(parts, marks, 99, batch, numbered=True).parts(marks):
+            for signature, sides in part.items():
+                for side, some in sides.items():
+                    numbers = some.column(SEQUENCE).to_pylist()
+                    known = [last.get((signature, side), -1), *numbers]
+                    assert known == sorted(set(known))
+                    last[signature, side] = known[-1]
+
+
+def test_rows_have_no_numbers_where_order_does_not_matter() -> None:
+    marks = dict.fromkeys((AB, AC, AA), -1)
+    (part,) = taken({"B": [[1, 2]]}, marks, 99).parts(marks)
+    assert part[AB]["right"].schema.names == ["id", "k", "Ts"]
+
+
+def test_rows_late_for_one_chain_are_shared_by_the_others_as_they_are() -> None:
+    marks = {AB: 5, AC: 0, AA: 0}
+    (part,) = taken({"A": [[3, 7]]}, marks, 99).parts(marks)
+    assert part[AB]["left"].num_rows == 1
+    assert part[AC]["left"].num_rows == 2
+    assert part[AA]["left"] is part[AA]["right"], "no copy for each chain"
+
+
+def test_a_batch_without_rows_has_no_part() -> None:
+    arrived = taken({}, {}, 99)
+    assert not list(arrived.parts({}))
+    assert (arrived.rows_in, arrived.greatest, arrived.late) == ({}, {}, [])

@@ -1,0 +1,135 @@
+"""Strict order: no row that is still to come has a place before its query's bound."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.compile import compile_script
+from millstream.engine.chain_run import ChainRun
+from millstream.engine.joiner import Joined
+from millstream.engine.policies import make_policy
+from millstream.engine.policy import Policy
+from millstream.engine.release import SEQUENCE, Bounds, OrderedRun
+from millstream.plan.nodes import LEFT, RIGHT, Chain
+
+SECOND = 1_000_000
+WINDOWS = {
+    "narrow": "WINDOW 2 SECONDS",
+    "wide": "WINDOW 7 SECONDS",
+    "ahead": "AND B.Ts BETWEEN A.Ts AND A.Ts + INTERVAL '5' SECOND",
+}
+EARLY, LATE = make_policy("greedy"), make_policy("swf")
+
+
+@cache
+def chain_of(names: frozenset[str], slicing: str) -> Chain:
+    script = "".join(f"CREATE STREAM {name} (k INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "AB")
+    for name in sorted(names):
+        script += f"CREATE QUERY {name} AS SELECT A.Ts AS a, B.Ts AS b FROM A, B WHERE A.k = B.k {WINDOWS[name]};"
+    (chain,) = compile_script(script, settings={"slicing": slicing}).chains
+    return chain
+
+
+def rows(seconds: list[int], batch: int) -> pa.RecordBatch:
+    times = pa.array([second * SECOND for second in seconds], pa.int64()).view(pa.timestamp("us", "UTC"))
+    numbers = pa.array([(batch << 32) + number for number in range(len(seconds))], pa.int64())
+    keys = pa.array([1] * len(seconds), pa.int32())
+    return pa.RecordBatch.from_arrays([keys, times, numbers], names=["k", "Ts", SEQUENCE])
+
+
+def check(joined: Joined, bounds: dict[str, Bounds]) -> None:
+    first = OrderedRun.of(joined.pairs, joined.batch, joined.rows).first[:3]
+    for query in joined.queries:
+        assert first >= bounds[query].fresh >= bounds[query].held
+
+
+names = st.frozensets(st.sampled_from(sorted(WINDOWS)), min_size=1)
+arriving = st.lists(st.integers(0, 6), max_size=3)
+
+
+@given(data=st.data(), slicing=st.sampled_from(["cpu", "memory"]))
+def test_a_row_still_to_come_is_never_before_the_bound(data: st.DataObject, slicing: str) -> None:
+    queries = data.draw(names)
+    run = ChainRun(chain_of(queries, slicing), {}, since=dict.fromkeys(queries, 1), strict=True)
+    since, watermark = dict.fromkeys(queries, 1), 0
+    for batch in range(1, data.draw(st.integers(2, 5))):
+        # Everything that was promised before holds for what comes now.
+        bounds = run.bounds(data.draw(st.sampled_from([EARLY, LATE])))
+        given_rows = {side: rows([watermark + age for age in data.draw(arriving)], batch) for side in (LEFT, RIGHT)}
+        run.arrive(given_rows, batch)
+        run.defer()
+        for _ in range(data.draw(st.integers(0, 6))):
+            walks = run.ledger.walks()
+            if not walks:
+                break
+            walk = data.draw(st.sampled_from(walks))
+            one = data.draw(st.booleans())
+            units = [run.ledger.take(walk)] if one else list(run.ledger.take_task(walk).units())
+            for joined in run.execute(units):
+                check(joined, bounds)
+        watermark += data.draw(st.integers(0, 3))
+        run.settle(watermark * SECOND)
+        if data.draw(st.booleans()):
+            queries |= data.draw(names)
+            since = {name: since.get(name, batch + 1) for name in queries}
+            run.change(chain_of(queries, slicing), since)
+    bounds = run.bounds(data.draw(st.sampled_from([EARLY, LATE])))
+    for joined in run.run_all():
+        check(joined, bounds)
+
+
+def waiting() -> ChainRun:
+    """One left tuple at 3 s, which has not yet met two right ones of before, at 1 s and at 9 s."""
+    names = frozenset({"narrow", "wide"})
+    run = ChainRun(chain_of(names, "memory"), {}, since={"narrow": 1, "wide": 2}, strict=True)
+    run.arrive({RIGHT: rows([1, 9], 1)}, 1)
+    run.defer()
+    run.arrive({LEFT: rows([3], 2)}, 2)
+    run.defer()
+    run.settle(4 * SECOND)
+    return run
+
+
+def test_without_waiting_units_only_later_tuples_hold_rows_back() -> None:
+    run = waiting()
+    assert [joined.queries for joined in run.run_all()] == [["wide"], ["wide"]]
+    bound = (4 * SECOND, 3, 0)
+    assert run.bounds(EARLY) == run.bounds(LATE) == dict.fromkeys(("narrow", "wide"), Bounds(bound, bound))
+
+
+def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
+    run = waiting()
+    bounds = run.bounds(EARLY)
+    first = 3 * SECOND
+    assert bounds["narrow"].fresh == (first, 2, 0)
+    for walk in run.ledger.walks():
+        assert run.ledger.take_task(walk).near == 0
+    bounds = run.bounds(EARLY)
+    assert bounds["narrow"].fresh == (4 * SECOND, 3, 0), "its slice is done"
+    assert bounds["wide"].fresh == (first, 2, 2 * SECOND), "a row of the next slice is of that age at least"
+
+
+def test_a_policy_that_releases_late_keeps_what_it_held_until_the_whole_window_is_done() -> None:
+    run = waiting()
+    for walk in run.ledger.walks():
+        run.ledger.take_task(walk)
+    early, late = run.bounds(EARLY)["wide"], run.bounds(LATE)["wide"]
+    assert early.held == early.fresh == late.fresh
+    assert late.held == (*late.fresh[:2], 0)
+
+
+@pytest.mark.parametrize("policy", [EARLY, LATE])
+def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> None:
+    names = frozenset({"narrow", "wide"})
+    run = ChainRun(chain_of(names, "cpu"), {}, since={"narrow": 2, "wide": 1}, strict=True)
+    run.arrive({LEFT: rows([3], 1), RIGHT: rows([3], 1)}, 1)
+    run.defer()
+    run.settle(9 * SECOND)
+    bounds = run.bounds(policy)
+    assert bounds["narrow"].fresh == (9 * SECOND, 2, 0)
+    assert bounds["wide"].fresh == (3 * SECOND, 1, 0)

@@ -1,0 +1,198 @@
+"""The state of a side: nothing needed is lost, counts agree with rows, and what units name stays as it is."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.engine import segment_log
+from millstream.engine.files import Files
+from millstream.engine.keys import codes
+from millstream.engine.segment import Segment, build
+from millstream.engine.segment_log import SegmentLog, StateCounts
+from millstream.engine.store import FileStore, MemoryStore, Store
+
+REACHES = (20, 5, -2)
+
+
+class Side:
+    """A log, and beside it every row that was ever appended: (id, time, reach)."""
+
+    def __init__(self, store: Store) -> None:
+        self.counts = StateCounts()
+        self.log = SegmentLog("left", store, self.counts)
+        self.rows: list[tuple[int, int, int]] = []
+        self.batch = 0
+        self.watermark = -(2**62)
+
+    def append(self, times: list[int], reach: int) -> None:
+        self.batch += 1
+        ids = range(len(self.rows), len(self.rows) + len(times))
+        self.rows += [(one, time, reach) for one, time in zip(ids, times, strict=True)]
+        keys = pa.array([one % 3 for one in ids], pa.int64())
+        rows = pa.RecordBatch.from_pydict(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "k": keys,
+                "Ts": pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC")),
+            }
+        )
+        number = self.counts.next_number()
+        self.log.append([build(number, "left", self.batch, reach, rows, "Ts", codes([keys], len(times)))])
+        self.counts.taken += len(times)
+
+    def held(self) -> Counter[int]:
+        return Counter(one for segment in self.log.segments for one in segment.rows.column("id").to_pylist())
+
+    def check(self) -> None:
+        held = self.held()
+        assert set(held.values()) <= {1}, "a row is held once"
+        needed = {one for one, time, reach in self.rows if time + reach > self.watermark}
+        assert needed <= held.keys(), "what is needed is held"
+        assert self.counts.taken - self.counts.expired == held.total()
+        by_batch = [(segment.batch, segment.number) for segment in self.log.segments]
+        assert by_batch == sorted(by_batch), "the oldest first"
+        reaches = {one: reach for one, _, reach in self.rows}
+        for segment in self.log.segments:
+            assert {reaches[one] for one in segment.rows.column("id").to_pylist()} == {segment.reach}
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.sampled_from(REACHES)),
+        st.tuples(st.just("tidy"), st.integers(0, 12), st.sets(st.integers(0, 5))),
+        st.tuples(st.just("keep")),
+    ),
+    max_size=14,
+)
+
+
+@given(steps=steps, trims=st.booleans(), spans=st.sampled_from([1, 4]), in_files=st.booleans())
+def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
+    steps: list[tuple[object, ...]], trims: bool, spans: int, in_files: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(segment_log, "_WORTH_TRIMMING", 1 if trims else 4_096)
+        side = Side(FileStore(Files.at(folder)) if in_files else MemoryStore())
+        clock = 0
+        for what, *rest in steps:
+            if what == "append":
+                times, reach = rest
+                side.append([clock + time for time in times], reach)
+                clock += 3
+            elif what == "tidy":
+                passed, places = rest
+                busy_ones = [one for number, one in enumerate(side.log.segments) if number in places]
+                side.watermark = max(side.watermark, clock - passed)
+                side.log.tidy(side.watermark, {one.number for one in busy_ones}, spans)
+                now = {id(one) for one in side.log.segments}
+                assert all(id(one) in now for one in busy_ones), "the very same objects"
+            else:
+                side.log.keep()
+                if in_files:
+                    assert set(Files.at(folder).names()) == {
+                        f"{one.number}.{kind}" for one in side.log.segments for kind in ("arrow", "index.arrow")
+                    }
+            side.check()
+
+
+@pytest.mark.parametrize("reach", [5, 0, -5])
+def test_a_row_goes_when_the_watermark_has_reached_its_time_plus_its_reach(reach: int) -> None:
+    side = Side(MemoryStore())
+    side.append([7, 3], reach)
+    side.log.tidy(6 + reach, set(), 1)
+    assert len(side.log.segments) == 1
+    side.log.tidy(7 + reach, set(), 1)
+    assert not side.log.segments
+
+
+def test_what_has_expired_goes_and_small_neighbours_become_one() -> None:
+    side = Side(MemoryStore())
+    for start in range(0, 30, 3):
+        side.append([start, start + 1], 20)
+    before = side.log.segments
+    side.log.tidy(25, set(), 1)
+    assert side.held().keys() >= {one for one, time, _ in side.rows if time > 5}
+    assert not side.held().keys() & {one for one, time, _ in side.rows if time <= 3}
+    assert len(side.log.segments) < 4
+    assert side.log.segments[-1].number > before[-1].number, "a merge makes a new one"
+    assert [len(one) for one in before] == [2] * 10, "and changes none"
+    side.log.tidy(60, set(), 1)
+    assert not side.log.segments
+    assert side.counts.taken == side.counts.expired == 20
+
+
+def test_expired_rows_of_a_long_segment_leave_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_log, "_WORTH_TRIMMING", 1)
+    side = Side(MemoryStore())
+    side.append(list(range(20)), 20)
+    side.log.tidy(24, set(), 1)
+    assert len(side.held()) == 20, "too few to be worth it"
+    side.log.tidy(30, {1}, 1)
+    assert len(side.held()) == 20, "a unit names it"
+    side.log.tidy(30, set(), 1)
+    assert side.held().keys() == set(range(11, 20))
+
+
+@pytest.mark.parametrize("reach", [20, 0, -20])
+def test_a_segment_of_which_little_has_expired_is_not_copied(reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that only meets earlier tuples has a reach below zero."""
+    monkeypatch.setattr(segment_log, "_WORTH_TRIMMING", 1)
+    side = Side(MemoryStore())
+    side.append(list(range(100, 120)), reach)
+    (one,) = side.log.segments
+    for time in (60, 95, 99, 101):
+        side.log.tidy(time + reach, set(), 1)
+        assert side.log.segments == [one]
+    side.log.tidy(115 + reach, set(), 1)
+    assert side.held().keys() == {16, 17, 18, 19}
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_saved_side_goes_on_as_it_was(in_files: bool, tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    store: Store = FileStore(files, "a-") if in_files else MemoryStore()
+    side = Side(store)
+    for start in (0, 100, 200):
+        side.append([start, start + 1], 500)
+    side.append([201], 5)
+    side.log.keep()
+    entries = side.log.saved()
+    if in_files:
+        assert all(len(entry.stamps) == 2 for entry in entries)
+        store = FileStore(files, "b-")
+    loaded = [store.load(entry) for entry in entries]
+    again = SegmentLog("left", store, side.counts)
+    again.restore(loaded)
+    assert [told(one) for one in again.segments] == [told(one) for one in side.log.segments]
+    again.keep()
+    assert [(one.name, one.stamps) for one in again.saved()] == [(one.name, one.stamps) for one in entries], (
+        "what the store has is not written again"
+    )
+    again.tidy(10_000, set(), 1)
+    again.keep()
+    assert not again.saved()
+    if in_files:
+        assert not files.names(), "what has gone is deleted, under the name it was written"
+
+
+def told(one: Segment) -> tuple[object, ...]:
+    return one.number, one.side, one.batch, one.reach, one.first, one.last, one.rows.to_pylist(), one.keys.tolist()
+
+
+def test_the_store_never_sees_what_came_and_went_between(tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    side = Side(FileStore(files))
+    side.append([0], 5)
+    side.append([1], 5)
+    side.log.tidy(0, set(), 1)
+    side.log.keep()
+    (one,) = side.log.segments
+    assert files.names() == [f"{one.number}.arrow", f"{one.number}.index.arrow"]
+    assert side.log.kept(one) is one, "kept once"

@@ -1,0 +1,241 @@
+"""A shard: results come as they are asked for, and neither parts, restarts nor budgets change them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.compile import compile_script
+from millstream.engine.arrow import arrow_schema
+from millstream.engine.backlog import UNBOUNDED, Budget
+from millstream.engine.batch import BatchInput, Sides, StreamRows
+from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.policies import make_policy
+from millstream.engine.shard import Shard
+from millstream.engine.store import MemoryStore
+from millstream.plan import Plan
+from millstream.testing import naive
+
+Rows = list[dict[str, Any]]
+SECOND = 1_000_000
+START = datetime(1970, 1, 1, tzinfo=UTC)
+QUERIES = {
+    "narrow": "FROM A x, B y WHERE x.k = y.k WINDOW 2 SECONDS",
+    "wide": "FROM A x, B y WHERE x.k = y.k WINDOW 7 SECONDS",
+    "other": "FROM B x, C y WHERE x.k = y.k WINDOW 4 SECONDS",
+    "self": "FROM A x, A y WHERE x.k = y.k WINDOW 2 SECONDS",
+}
+
+
+@cache
+def plan_of(names: frozenset[str] = frozenset(QUERIES)) -> Plan:
+    script = "".join(f"CREATE STREAM {name} (id BIGINT, k INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "ABC")
+    for name in sorted(names):
+        script += f"CREATE QUERY {name} AS SELECT x.id AS a, y.id AS b {QUERIES[name]};"
+    return compile_script(script, settings={"slicing": "memory"})
+
+
+class Kept:
+    """Held rows in memory."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, pa.Table] = {}
+
+    def keep(self, query: str, rows: pa.Table) -> str:
+        self._rows[query] = rows
+        return query
+
+    def load(self, name: str) -> pa.Table:
+        return self._rows[name]
+
+
+class Stores:
+    """A store for each chain, which outlives shards."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, MemoryStore] = {}
+
+    def __call__(self, signature: str) -> MemoryStore:
+        return self._stores.setdefault(signature, MemoryStore())
+
+
+def shard_of(plan: Plan, *, strict: bool, stores: Stores | None = None, chunk: int = 1 << 16) -> Shard:
+    since = {query.name: 1 for query in plan.script.queries}
+    return Shard(plan, since=since, policy=make_policy("greedy"), strict=strict, store=stores or Stores(), chunk=chunk)
+
+
+def sides(plan: Plan, name: str) -> Sides:
+    return [
+        (chain.signature, side)
+        for chain in plan.chains
+        for side, stream in zip(("left", "right"), chain.streams, strict=True)
+        if stream.name == name
+    ]
+
+
+def rows_of(plan: Plan, batch: dict[str, Rows], parts: int = 1) -> list[StreamRows]:
+    found = []
+    for stream in plan.script.streams:
+        rows = pa.RecordBatch.from_pylist(batch[stream.name], schema=arrow_schema(stream))
+        size = -(-rows.num_rows // parts)
+        pieces = [rows.slice(start, size) for start in range(0, rows.num_rows, max(size, 1))]
+        found.append(StreamRows(stream, pieces, sides(plan, stream.name)))
+    return found
+
+
+History = list[tuple[dict[str, Rows], int]]
+"""Batches, each with the watermark before it."""
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    found: History = []
+    number, clock = 0, 0
+    for _ in range(draw(st.integers(1, 4))):
+        batch: dict[str, Rows] = {name: [] for name in "ABC"}
+        for _ in range(draw(st.integers(0, 9))):
+            moment = START + timedelta(seconds=clock + draw(st.integers(0, 4)))
+            row = {"id": number, "k": draw(st.integers(1, 2)), "Ts": moment}
+            batch[draw(st.sampled_from("AABC"))].append(row)
+            number += 1
+        found.append((batch, clock * SECOND))
+        clock += draw(st.integers(0, 4))
+    return found
+
+
+def answers(
+    history: History,
+    *,
+    strict: bool,
+    parts: int = 1,
+    restarts: frozenset[int] = frozenset(),
+    budget: Budget = UNBOUNDED,
+) -> dict[str, list[tuple[int, int]]]:
+    """Each query's rows in the order in which they came out."""
+    plan, stores, kept = plan_of(), Stores(), Kept()
+    shard = shard_of(plan, strict=strict, stores=stores)
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in QUERIES}
+    for number, (batch, watermark) in enumerate(history, start=1):
+        if number in restarts:
+            saved = {name: ChainManifest.from_json(one.to_json()) for name, one in shard.saved(kept).items()}
+            held, deferred = shard.held_rows, shard.deferred
+            shard = shard_of(plan, strict=strict, stores=stores)
+            shard.restore(saved, kept)
+            assert (shard.held_rows, shard.deferred) == (held, deferred)
+        output = shard.run_batch(
+            BatchInput(
+                batch=number,
+                rows=rows_of(plan, batch, parts),
+                watermarks={chain.signature: watermark for chain in plan.chains},
+                budget=budget,
+                finish=number == len(history),
+            )
+        )
+        assert output.rows_in == {name: len(rows) for name, rows in batch.items() if rows}
+        for queries, _, rows in output.results:
+            for query in queries:
+                found[query] += [(row["a"], row["b"]) for row in rows.to_pylist()]
+        shard.keep()
+    assert (shard.deferred, shard.held_rows) == (0, 0), "the last batch lets everything out"
+    return found
+
+
+budgets = st.sampled_from([UNBOUNDED, Budget(units=0), Budget(units=2), Budget(seconds=0)])
+
+
+@settings(max_examples=50)
+@given(
+    history=histories(),
+    strict=st.booleans(),
+    parts=st.integers(1, 4),
+    restarts=st.frozensets(st.integers(2, 4)),
+    budget=budgets,
+)
+def test_parts_restarts_and_budgets_change_no_result(
+    history: History, strict: bool, parts: int, restarts: frozenset[int], budget: Budget
+) -> None:
+    found = answers(history, strict=strict, parts=parts, restarts=restarts, budget=budget)
+    plain = answers(history, strict=strict)
+    everything = {name: [row for batch, _ in history for row in batch[name]] for name in "ABC"}
+    for query in plan_of().script.queries:
+        wanted = Counter((row["a"], row["b"]) for row in naive(query, everything))
+        assert Counter(found[query.name]) == wanted
+        if strict:
+            assert found[query.name] == plain[query.name], "strict order is one order"
+
+
+def hot(plan: Plan, count: int = 6) -> list[StreamRows]:
+    rows = [{"id": number, "k": 1, "Ts": START} for number in range(count)]
+    return rows_of(plan, {"A": rows, "B": rows, "C": []})
+
+
+def test_results_are_made_as_they_are_asked_for() -> None:
+    plan = plan_of(frozenset({"wide"}))
+    shard = shard_of(plan, strict=False, chunk=6)
+    output = shard.run_batch(BatchInput(batch=1, rows=hot(plan)))
+    (chain,) = shard.chains()
+    assert output.rows_in == {"A": 6, "B": 6}, "what is known of the rows is known at once"
+    assert chain.batch == 0, "nothing has been done yet"
+    results = iter(output.results)
+    first = next(results)
+    made = chain.statistics.queries["wide"].pairs
+    assert first.rows.num_rows <= made < 36
+    assert first.rows.num_rows + sum(some.rows.num_rows for some in results) == 36
+
+
+def test_a_query_replaced_by_another_of_its_name_is_not_given_what_was_held() -> None:
+    plan = plan_of(frozenset({"wide", "narrow"}))
+    shard = shard_of(plan, strict=True)
+    assert not list(shard.run_batch(BatchInput(batch=1, rows=hot(plan))).results)
+    assert shard.held_rows == 72
+    before = shard.saved(kept := Kept())
+    shard.change(plan, {"wide": 1, "narrow": 2})
+    assert shard.held_rows == 36
+    again = Shard(plan, since={"wide": 1, "narrow": 2}, policy=make_policy("lwo"), strict=True, store=Stores())
+    assert {entry.query for one in before.values() for entry in one.held} == {"wide", "narrow"}
+    held_only = {name: ChainManifest(held=one.held) for name, one in before.items()}
+    again.restore(held_only, kept)
+    assert again.held_rows == 36
+    assert {query for some in again._finish() for query in some.queries} == {"wide"}
+
+
+def test_a_chain_that_no_query_needs_ends_and_another_begins_empty() -> None:
+    shard = shard_of(plan_of(frozenset({"wide", "self"})), strict=False)
+    list(shard.run_batch(BatchInput(batch=1, rows=hot(plan_of(frozenset({"wide", "self"}))))).results)
+    wide = next(one for one in shard.chains() if one.chain.members[0].name == "wide")
+    shard.change(plan_of(frozenset({"wide", "other"})), {"wide": 1, "other": 2})
+    assert [one.chain.members[0].name for one in shard.chains()] == ["wide", "other"]
+    assert shard.chains()[0] is wide
+    assert not any(shard.chains()[1].segments.values())
+
+
+def test_a_budget_is_for_all_parts_of_a_batch_together() -> None:
+    plan = plan_of(frozenset({"wide"}))
+    rows = [{"id": number, "k": 1, "Ts": START} for number in range(6)]
+    given_rows = rows_of(plan, {"A": rows, "B": rows, "C": []}, parts=3)
+    deferred = []
+    for units in (0, 2):
+        shard = shard_of(plan, strict=False)
+        list(shard.run_batch(BatchInput(batch=1, rows=given_rows, budget=Budget(units=units))).results)
+        deferred.append(shard.deferred)
+    assert deferred[0] - deferred[1] == 2
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_rows_come_out_when_event_time_says_that_it_is_their_turn(strict: bool) -> None:
+    plan = plan_of(frozenset({"wide"}))
+    shard = shard_of(plan, strict=strict)
+    (chain,) = plan.chains
+    at_once = list(shard.run_batch(BatchInput(batch=1, rows=hot(plan))).results)
+    assert bool(at_once) != strict
+    later = list(shard.advance({chain.signature: SECOND}))
+    assert bool(later) == strict
+    assert sum(some.rows.num_rows for some in at_once + later) == 36
+    assert shard.chains()[0].watermark == SECOND
