@@ -148,7 +148,7 @@ def test_a_guard_is_the_weakest_bound_of_its_queries(queries: list[list[Bound]])
     """It stops nothing that one of them wants, be there NaN, nulls or other types, and all that none can want."""
     shared = guarded([" AND ".join(f"{x} {op} {c!r}" for x, op, c in some) for some in queries])
     behind: dict[SharedBound, list[int]] = {}
-    for name, bound in shared_bounds.items():
+    for name, bound in shared.items():
         behind.setdefault(bound, []).append(int(name[1:]))
     for bound, members in behind.items():
         passed = set(bound.passing(look, len(PAIRS)).tolist())

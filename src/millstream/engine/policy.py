@@ -1,6 +1,6 @@
 """Runnable work as a policy sees it, and what a policy is.
 
-Runnable waits at a stage of a path: an operator of a query plan, or a slice of a chain. The same policies choose among the
+Work waits at a stage of a path: an operator of a query plan, or a slice of a chain. The same policies choose among the
 units of the engine, among operators with queues, and in simulated time.
 """
 
