@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -103,3 +104,12 @@ def test_records_of_the_pipeline_take_few_fields_by_position() -> None:
     ]
     assert sum(bool(by_position(one)) for one in classes) > 5, "some are found"
     assert [one.name for one in classes if len(by_position(one)) > POSITIONAL] == []
+
+
+def test_contributing_names_what_is_there() -> None:
+    """Every file and folder that the guide names, wherever it names it from."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+/[\w.]*|\w+\.py)`", text.split("## What to run")[0]))
+    below = (ROOT, ROOT / "src/millstream", ROOT / "src/millstream/engine", ROOT / "src/millstream/lab")
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any((folder / name).exists() for folder in below)] == []
