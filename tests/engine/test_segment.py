@@ -95,7 +95,7 @@ def test_the_order_is_that_of_a_stable_sort(given: list[int]) -> None:
 def test_keys_are_found_by_their_leading_bits_as_by_a_search(given: list[int], sought: list[int]) -> None:
     one = of_codes(given)
     asked = np.array([*sought, *given], dtype=np.uint64)
-    assert one._places(asked).tolist() == np.searchsorted(one.keys, asked).tolist()
+    assert one._positions(asked).tolist() == np.searchsorted(one.keys, asked).tolist()
 
 
 @given(some_codes, some_codes, st.booleans())
