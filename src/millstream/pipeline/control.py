@@ -94,7 +94,7 @@ class Control:
         """What was in force with the last batch, for what is left to do of it; whether it can still be compiled."""
         try:
             self._use(self._planned(self.in_force.text()), self.callbacks)
-        except ScriptErrors as error:
+        except MillstreamError as error:
             self.tell(f"rows of the last batch that a sink has not taken are left in outbox/: {error}")
             return False
         return True
