@@ -148,6 +148,7 @@ def test_a_layout_is_kept_once_every_query_may_see_the_pairs() -> None:
     assert _served(late) == {"narrow", "wide"}
     assert compiled.layout(piece, piece.interval, 4) is late
     assert compiled.layout(piece, Interval(piece.interval.lo + 1, piece.interval.hi - 1), 4) is late
+    assert _served(compiled.layout(piece, piece.interval, 2)) == {"wide"}, "what waited from before"
     assert late.cuts == piece.cuts
     inner = compiled.layout(piece, Interval(-SECOND, SECOND), 4)
     assert (inner.cuts, _served(inner)) == ((), {"narrow", "wide"})

@@ -133,3 +133,8 @@ def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> Non
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (9 * SECOND, 2, 0)
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
+    run.arrive({LEFT: rows([5], 2)}, 2)
+    run.put_off()
+    bounds = run.bounds(policy)
+    assert bounds["narrow"].fresh == (5 * SECOND, 2, 0), "the first unit that it may see"
+    assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
