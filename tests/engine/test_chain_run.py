@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,12 +117,13 @@ def test_a_saved_run_goes_on_where_it_was_under_any_slicing(
     batches: History, stops: set[int], data: st.DataObject
 ) -> None:
     store = MemoryStore()
-    run = run_of(plan_of(ALL), store)
+    slicing = st.sampled_from(["cpu", "memory"])
+    run = run_of(plan_of(ALL, data.draw(slicing)), store)
     found: Counter[tuple[str, int, int]] = Counter()
     for number, (batch, watermark) in enumerate(batches, start=1):
         if number in stops:
             saved = run.saved()
-            run = run_of(plan_of(ALL, data.draw(st.sampled_from(["cpu", "memory"]))), store)
+            run = run_of(plan_of(ALL, data.draw(slicing)), store)
             run.restore(saved)
             again = run.saved()
             assert (again.numbered, again.taken, again.expired) == (saved.numbered, saved.taken, saved.expired)
@@ -134,8 +136,8 @@ def test_a_saved_run_goes_on_where_it_was_under_any_slicing(
     assert found + bag(run.run_all()) == joined_naively(batches)
 
 
-def two_batches() -> ChainRun:
-    run = run_of(plan_of(ALL))
+def two_batches(slicing: str = "memory") -> ChainRun:
+    run = run_of(plan_of(ALL, slicing))
     for number, side in ((1, LEFT), (2, RIGHT)):
         row = {"id": number, "k": 1, "v": 1, "Ts": START + timedelta(seconds=number)}
         arrive(run, {side: [row]}, number)
@@ -143,15 +145,29 @@ def two_batches() -> ChainRun:
     return run
 
 
-def test_a_change_of_plan_moves_no_row_and_cuts_what_waits() -> None:
-    run = two_batches()
-    before = [*run.segments[LEFT], *run.segments[RIGHT]]
-    waiting = list(run.ledger.units())
-    run.change(plan_of(frozenset({"wide", "narrow"}), "cpu").chains[0], {"wide": 1, "narrow": 9})
-    assert [*run.segments[LEFT], *run.segments[RIGHT]] == before, "the very same objects"
-    assert waiting
+@pytest.mark.parametrize(("before", "after"), [("cpu", "memory"), ("memory", "cpu")])
+def test_a_change_of_plan_moves_no_row_and_cuts_what_waits(before: str, after: str) -> None:
+    run = two_batches(before)
+    segments = [*run.segments[LEFT], *run.segments[RIGHT]]
+    assert len(run.ledger)
+    run.change(plan_of(frozenset({"wide", "narrow"}), after).chains[0], {"wide": 1, "narrow": 9})
+    assert [*run.segments[LEFT], *run.segments[RIGHT]] == segments, "the very same objects"
+    slices = [piece.interval for piece in run.chain.slices]
+    assert len(run.ledger)
+    assert all(any(one.covers(unit.interval) for one in slices) for unit in run.ledger.units())
     assert bag(run.run_all()) == {("wide", 1, 2): 1}, "a new query sees nothing of before"
     assert run.since() == {"wide": 1, "narrow": 9}
+
+
+def test_a_run_that_goes_back_to_what_was_saved_settles_anew() -> None:
+    run = two_batches()
+    assert bag(run.run_all()).total() == 3
+    saved = run.saved()
+    for _ in range(2):
+        run.settle(60 * SECOND)
+        assert held(run) == 0
+        run.restore(saved)
+        assert held(run) == 2
 
 
 def test_time_never_goes_back_and_takes_what_nothing_needs() -> None:

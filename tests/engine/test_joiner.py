@@ -46,11 +46,15 @@ def plan_of(slicing: str) -> Plan:
 
 PLANS = {slicing: plan_of(slicing) for slicing in ("cpu", "memory")}
 WAYS = ("together", "one by one", "scan")
-rows_of = st.lists(
-    st.tuples(st.integers(1, 2), st.integers(-1, 2), st.sampled_from(["", "long " * 9, None]), st.integers(0, 12)),
-    min_size=1,
-    max_size=8,
-)
+rows_of = st.tuples(
+    st.integers(0, 9),
+    st.lists(
+        st.tuples(st.integers(1, 2), st.integers(-1, 2), st.sampled_from(["", "long " * 9, None]), st.integers(0, 4)),
+        min_size=1,
+        max_size=8,
+    ),
+).map(lambda drawn: [(*row[:3], drawn[0] + row[3]) for row in drawn[1]])
+"""Segments of a few seconds each, so that not all reach through a slice."""
 Given = list[tuple[int, int, str | None, int]]
 
 
