@@ -104,7 +104,7 @@ class Way:
         }
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     slicing=st.sampled_from(sorted(PLANS)),
     probing=st.sampled_from([LEFT, RIGHT]),
