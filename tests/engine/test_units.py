@@ -73,8 +73,13 @@ class Recount:
         self.ledger = Ledger()
         self.units: list[Unit] = []
         self.halves = False
+        self.seen: set[int] = set()
 
     def add(self, units: list[Unit]) -> None:
+        """Units of a segment that is new or still on its way: one that is done gets no more."""
+        on_their_way = {walk.probe.number for walk in self.ledger.walks()}
+        units = [unit for unit in units if unit.probe.number in on_their_way or unit.probe.number not in self.seen]
+        self.seen |= {unit.probe.number for unit in units}
         self.ledger.add(units)
         self.units += units
 
