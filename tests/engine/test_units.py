@@ -225,6 +225,7 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     before = ledger.rewritten
     ledger.add(units(near))
     assert ledger.rewritten > before, "who has seen the old walk looks again"
+    assert {interval for interval, *_ in ledger.earliest()} == {near, far}, "what is done is not open again"
     (walk,) = ledger.fresh()
     assert [ledger.take_task(walk).interval for _ in range(2)] == [near, far]
     assert not ledger.walks()
