@@ -22,6 +22,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/millstream bench plan
 	$(BIN)/millstream bench kernel
+	$(BIN)/millstream bench tricks
 	$(BIN)/millstream bench hot-key
 	$(BIN)/millstream bench scaling
 
@@ -31,16 +32,16 @@ fuzz: $(READY)
 
 # Kills real processes 25 times over one run and compares what is committed with DuckDB.
 crash: $(READY)
-	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/test_crash.py
+	MILLSTREAM_KILLS=25 $(BIN)/pytest tests/pipeline/whole/test_crash.py
 
 # Damages every kind of file of a pipeline's directory in every way, and starts it again.
 damage: $(READY)
-	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/test_damage.py
+	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
 
 # What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows.
 long: damage
 	MILLSTREAM_CELLS=all $(BIN)/pytest tests/functions
-	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/engine/test_widths.py -k gigabytes
+	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/engine/test_wide_rows.py -k gigabytes
 	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/pipeline/test_session.py
 
 # Rewrites the golden files from what the code prints now; read the difference before you commit it.

@@ -79,11 +79,6 @@ def shape(text: str) -> list[str]:
     return found
 
 
-def test_the_python_of_the_readme_runs() -> None:
-    (python,) = blocks(ROOT / "README.md", "python")
-    exec(python, {})
-
-
 def test_the_registered_function_of_the_manual_is_known_to_a_script() -> None:
     (python,) = blocks(ROOT / "docs/language.md", "python")
     names: dict[str, object] = {}
@@ -136,5 +131,22 @@ def reference(command: click.Command, name: str, parent: click.Context | None = 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / link).exists(), link
+    """To a file that is there, and to a heading of it."""
+    for link in re.findall(r"\]\(([^):]+)\)", path.read_text(encoding="utf-8")):
+        file, _, heading = link.partition("#")
+        page = path.parent / file if file else path
+        assert page.exists(), link
+        assert not heading or heading in anchors(page), link
+
+
+def anchors(page: Path) -> set[str]:
+    """The names GitHub gives to headings: lower case, without marks, blanks as dashes."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_links_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = (ROOT / "docs").glob("*.md")
+    assert [page.name for page in pages if f"](docs/{page.name})" not in readme] == []

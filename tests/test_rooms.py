@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
 LINT = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
 
 
@@ -58,3 +61,55 @@ def test_a_leak_fails(copy: Path, room: str, leak: str) -> None:
 def test_the_planning_rooms_load_without_spark() -> None:
     code = "import sys, millstream.compile; sys.exit(any(m in sys.modules for m in ('pyspark', 'py4j', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("room", ["engine", "pipeline"])
+def test_every_module_has_its_test_file(room: str) -> None:
+    """So that a failure names its place; a package has one file, or a folder of its name."""
+    source, tests = ROOT / "src/millstream" / room, ROOT / "tests" / room
+    modules = {
+        path.stem
+        for path in source.iterdir()
+        if not path.name.startswith("_") and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+    without = {name for name in modules if not (tests / f"test_{name}.py").exists() and not (tests / name).is_dir()}
+    assert not without
+
+
+POSITIONAL = 3
+
+
+def by_position(record: ast.ClassDef) -> list[str]:
+    """The fields of a dataclass that may be given by position; none for other classes."""
+    decorators = [ast.unparse(one) for one in record.decorator_list]
+    if not any(one.startswith("dataclass") for one in decorators) or any("kw_only=True" in one for one in decorators):
+        return []
+    found = []
+    for one in record.body:
+        if isinstance(one, ast.AnnAssign):
+            if ast.unparse(one.annotation) == "KW_ONLY":
+                break
+            if one.value is None or "init=False" not in ast.unparse(one.value):
+                found.append(ast.unparse(one.target))
+    return found
+
+
+def test_records_of_the_pipeline_take_few_fields_by_position() -> None:
+    files = [*(ROOT / "src/millstream/pipeline").glob("*.py"), ROOT / "src/millstream/engine/chain_manifest.py"]
+    classes = [
+        node
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sum(bool(by_position(one)) for one in classes) > 5, "some are found"
+    assert [one.name for one in classes if len(by_position(one)) > POSITIONAL] == []
+
+
+def test_contributing_names_what_is_there() -> None:
+    """Every file and folder that the guide names, wherever it names it from."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+/[\w.]*|\w+\.py)`", text.split("## What to run")[0]))
+    below = (ROOT, ROOT / "src/millstream", ROOT / "src/millstream/engine", ROOT / "src/millstream/lab")
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any((folder / name).exists() for folder in below)] == []

@@ -29,19 +29,19 @@ def batch(
     """A batch that took half a second and was committed `number` seconds after noon."""
     cuts = [-60 * SECOND, -SECOND, SECOND, 60 * SECOND]
     return BatchProgress(
-        number,
-        {"T": rows, "H": rows // 2},
-        {"H": late} if late else {},
-        {name: Response(rows * place, 0.25 * number, 0.5 * number) for place, name in enumerate(queries, 1)},
-        rows * number,
-        rows * number * 30,
-        {"chain 1": tuple(SliceState(Interval(lo, hi), rows + hi // SECOND) for lo, hi in pairwise(cuts))},
-        {"T": 12.5, "H": 400.0},
-        deferred,
-        deferred > 5,
-        0.5,
-        {"read": 0.04, "restore": 0.01, "join": 0.2, "write": 0.05, "commit": 0.05, "spark": 0.15},
-        NOON + number,
+        batch=number,
+        rows_in={"T": rows, "H": rows // 2},
+        late={"H": late} if late else {},
+        queries={name: Response(rows * place, 0.25 * number, 0.5 * number) for place, name in enumerate(queries, 1)},
+        state_rows=rows * number,
+        state_bytes=rows * number * 30,
+        slices={"chain 1": tuple(SliceState(Interval(lo, hi), rows + hi // SECOND) for lo, hi in pairwise(cuts))},
+        lag_seconds={"T": 12.5, "H": 400.0},
+        deferred=deferred,
+        held_back=deferred > 5,
+        seconds=0.5,
+        split={"read": 0.04, "restore": 0.01, "join": 0.2, "write": 0.05, "commit": 0.05, "spark": 0.15},
+        committed=NOON + number,
     )
 
 

@@ -33,7 +33,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     monkeypatch.chdir(tmp_path)
     found = Directory.at(tmp_path / "d")
     found.make()
-    Registry(found.files.below("registry")).record(1, Entry("script", 1, SCRIPT))
+    Registry(found.files.below("registry")).record(1, Entry("script", 1, text=SCRIPT))
     return found
 
 
@@ -59,9 +59,9 @@ def listed() -> dict[str, dict[str, object]]:
 
 
 def test_list(directory: Directory) -> None:
-    results = directory.place + "/results"
+    results = directory.location + "/results"
     assert good(run("list", "d")) == (
-        f"{directory.place}: stopped, batch 0\n"
+        f"{directory.location}: stopped, batch 0\n"
         "query  window            since batch  rows  results\n"
         f"near   (-1 min, +1 min)            1     0  {results}/near\n"
         f"far    (-1 h, +1 h)                1     0  {results}/far\n"
@@ -78,7 +78,7 @@ def test_list_shows_what_was_stopped_and_why(directory: Directory) -> None:
 def test_added_to_a_stopped_pipeline_it_waits(directory: Directory) -> None:
     assert good(run("add", "d", text=ADDED)) == "mid: waits; it takes effect when the pipeline is started next\n"
     assert listed()["mid"]["state"] == "waiting"
-    control = Control(directory, {}, {}, None, print)
+    control = Control(directory=directory)
     control.begin(SCRIPT, 4)
     assert control.change(4)
     assert listed()["mid"] | {"state": "running", "since": 4} == listed()["mid"]
@@ -95,8 +95,8 @@ def test_all_errors_come_at_once_and_nothing_is_asked_for(directory: Directory) 
         f"{ADDED};\n{ADDED.replace('mid', 'near')};\n{ADDED.replace('mid', 'bad').replace('T.Id FROM', 'T.Idd FROM')};"
     )
     assert refused(run("add", "d", text=text)) == (
-        "error: query 'near', line 2, column 14: query \"near\" stands twice; each query is given once."
-        " Rename or remove one.\n"
+        "error: query 'near', line 2, column 14: query \"near\" is there already; names differ."
+        " Drop it first, or rename it.\n"
         "    2 | CREATE QUERY near AS SELECT T.Id FROM T, H WHERE T.Id = H.Id WINDOW 5 MINUTES;\n"
         "      |              ^\n"
         'error: query \'bad\', line 3, column 30: no column "Idd" in T; it has Id, Value, Ts. Did you mean "Id"?\n'
@@ -134,14 +134,14 @@ def test_drop() -> None:
 @pytest.mark.usefixtures("directory")
 def test_what_waits_can_be_dropped_again() -> None:
     good(run("add", "d", text=ADDED))
-    assert "stands twice" in refused(run("add", "d", text=ADDED))
+    assert "is there already" in refused(run("add", "d", text=ADDED))
     good(run("drop", "d", "mid"))
     assert "mid" not in listed()
 
 
 def test_a_name_nobody_has(directory: Directory) -> None:
     message = 'no query "nera"; the queries are near, far. Did you mean "near"?\n'
-    assert refused(run("drop", "d", "nera")) == f"error: {directory.place}: {message}"
+    assert refused(run("drop", "d", "nera")) == f"error: {directory.location}: {message}"
 
 
 @pytest.mark.usefixtures("directory")
@@ -153,9 +153,9 @@ def test_where_no_pipeline_has_been(command: tuple[str, ...]) -> None:
 
 def asked_while_running(directory: Directory, text: str, *options: str, batch: int) -> subprocess.CompletedProcess[str]:
     """`query add` while this process holds the directory and takes the change into force, as a pipeline does."""
-    control = Control(directory, {}, {}, None, lambda _: None)
+    control = Control(directory=directory)
     control.begin(SCRIPT, batch)
-    command = [sys.executable, "-m", "millstream", "query", "add", directory.place, "-", *options]
+    command = [sys.executable, "-m", "millstream", "query", "add", directory.location, "-", *options]
     with (
         directory.locked(),
         subprocess.Popen(

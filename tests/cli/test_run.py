@@ -120,7 +120,7 @@ def test_a_master_that_is_none(folder: Path) -> None:
 def test_a_directory_of_other_streams(folder: Path, before: str, message: str) -> None:
     directory = Directory.at(folder / "state" / "s")
     directory.make()
-    Registry(directory.files.below("registry")).record(1, Entry("script", 1, before))
+    Registry(directory.files.below("registry")).record(1, Entry("script", 1, text=before))
     assert refused().startswith(f"error: {folder}/state/s: {message}")
 
 

@@ -143,7 +143,7 @@ def one_more(chains: list[ChainRun]) -> None:
     rows = pa.RecordBatch.from_pydict({"k": pa.array([0, 1]), "Ts": times})
     for chain in chains:
         chain.arrive({"left": rows, "right": rows}, 31)
-        chain.put_off()
+        chain.defer()
 
 
 def test_what_comes_later_is_taken_as_if_it_had_been_there() -> None:

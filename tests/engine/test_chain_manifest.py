@@ -7,32 +7,33 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.engine.chain_manifest import ChainManifest, HeldEntry, SegmentEntry, WaitingUnit
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry, SegmentEntry
 from millstream.engine.files import Stamp
 
 counts, times = st.integers(0, 2**40), st.integers(-(2**62), 2**62)
 stamps = st.lists(st.builds(Stamp, counts, counts), max_size=2).map(tuple)
 entries = st.builds(
     SegmentEntry,
-    counts,
-    st.text(),
-    st.sampled_from(["left", "right"]),
-    counts,
-    times,
-    counts,
-    counts,
-    times,
-    times,
-    stamps,
+    number=counts,
+    name=st.text(),
+    side=st.sampled_from(["left", "right"]),
+    batch=counts,
+    reach=times,
+    rows=counts,
+    nbytes=counts,
+    first=times,
+    last=times,
+    stamps=stamps,
 )
+units = st.builds(DeferredUnit, probe=counts, state=counts, lo=times, hi=times)
 manifests = st.builds(
     ChainManifest,
-    counts,
-    counts,
-    counts,
-    st.lists(entries, max_size=3).map(tuple),
-    st.lists(st.builds(WaitingUnit, counts, counts, times, times), max_size=3).map(tuple),
-    st.lists(st.builds(HeldEntry, st.text(), counts, st.text()), max_size=3).map(tuple),
+    numbered=counts,
+    taken=counts,
+    expired=counts,
+    segments=st.lists(entries, max_size=3).map(tuple),
+    ledger=st.lists(units, max_size=3).map(tuple),
+    held=st.lists(st.builds(HeldEntry, query=st.text(), since=counts, name=st.text()), max_size=3).map(tuple),
 )
 
 FORMAT_2 = """
@@ -71,7 +72,7 @@ def test_what_format_2_says_is_read_and_written_as_ever() -> None:
                 stamps=(Stamp(1234, 2**32 - 1), Stamp(99, 0)),
             ),
         ),
-        ledger=(WaitingUnit(probe=7, state=6, lo=-1_999_999, hi=2_000_000),),
+        ledger=(DeferredUnit(probe=7, state=6, lo=-1_999_999, hi=2_000_000),),
         held=(HeldEntry(query="q", since=2, name="p-held-q-1a-0000beef"),),
     )
     assert ChainManifest.from_json(json.loads(FORMAT_2)) == manifest

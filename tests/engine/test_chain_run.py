@@ -97,8 +97,8 @@ def test_every_pair_is_found_once_at_once_or_later(batches: History, slicing: st
             found += bag(run.run_all())
             assert not len(run.ledger)
         else:
-            run.put_off()
-            for walk in run.ledger.walks()[: data.draw(st.integers(0, 3))]:
+            run.defer()
+            for walk in run.ledger.in_progress()[: data.draw(st.integers(0, 3))]:
                 found += bag(run.execute(list(run.ledger.take_task(walk).units())))
         run.settle(watermark)
         saved = run.saved()
@@ -129,8 +129,8 @@ def test_a_saved_run_goes_on_where_it_was_under_any_slicing(
             assert (again.numbered, again.taken, again.expired) == (saved.numbered, saved.taken, saved.expired)
             assert again.segments == saved.segments
         arrive(run, batch, number)
-        run.put_off()
-        for walk in run.ledger.walks()[:2]:
+        run.defer()
+        for walk in run.ledger.in_progress()[:2]:
             found += bag(run.execute([run.ledger.take(walk)]))
         run.settle(watermark)
     assert found + bag(run.run_all()) == joined_naively(batches)
@@ -141,7 +141,7 @@ def two_batches(slicing: str = "memory") -> ChainRun:
     for number, side in ((1, LEFT), (2, RIGHT)):
         row = {"id": number, "k": 1, "v": 1, "Ts": START + timedelta(seconds=number)}
         arrive(run, {side: [row]}, number)
-        run.put_off()
+        run.defer()
     return run
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.compiled_chain import CompiledChain
+from millstream.engine.fan_out import FanOut
 from millstream.engine.segment import Segment
-from millstream.engine.serving import Layout
 from millstream.engine.units import Unit
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Lane
@@ -142,23 +142,23 @@ def test_a_layout_is_kept_once_every_query_may_see_the_pairs() -> None:
     (piece,) = chain.slices
     assert compiled.youngest == 3
     assert compiled.since() == {"narrow": 3, "wide": 1}
-    early = compiled.layout(piece, piece.interval, 2)
+    early = compiled.fan_out(piece, piece.interval, 2)
     assert _served(early) == {"wide"}
-    late = compiled.layout(piece, piece.interval, 3)
+    late = compiled.fan_out(piece, piece.interval, 3)
     assert _served(late) == {"narrow", "wide"}
-    assert compiled.layout(piece, piece.interval, 4) is late
-    assert compiled.layout(piece, Interval(piece.interval.lo + 1, piece.interval.hi - 1), 4) is late
-    assert _served(compiled.layout(piece, piece.interval, 2)) == {"wide"}, "what waited from before"
+    assert compiled.fan_out(piece, piece.interval, 4) is late
+    assert compiled.fan_out(piece, Interval(piece.interval.lo + 1, piece.interval.hi - 1), 4) is late
+    assert _served(compiled.fan_out(piece, piece.interval, 2)) == {"wide"}, "what waited from before"
     assert late.cuts == piece.cuts
-    inner = compiled.layout(piece, Interval(-SECOND, SECOND), 4)
+    inner = compiled.fan_out(piece, Interval(-SECOND, SECOND), 4)
     assert (inner.cuts, _served(inner)) == ((), {"narrow", "wide"})
-    outer = compiled.layout(piece, Interval(3 * SECOND, 4 * SECOND), 4)
+    outer = compiled.fan_out(piece, Interval(3 * SECOND, 4 * SECOND), 4)
     assert _served(outer) == {"wide"}
 
 
-def _served(layout: Layout) -> set[str]:
-    families = [family for some in layout.behind.values() for family in some]
-    return {name for family in families for names in family._served for name in names}
+def _served(fan_out: FanOut) -> set[str]:
+    groups = [group for some in fan_out.behind.values() for group in some]
+    return {name for group in groups for names in group._served for name in names}
 
 
 @pytest.mark.parametrize(("slicing", "spans"), [("cpu", 4), ("memory", 1)])

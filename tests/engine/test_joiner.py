@@ -134,14 +134,14 @@ def test_every_way_finds_the_rows_of_nested_loops(
 def test_no_more_pairs_are_at_hand_than_a_chunk_has(way: str) -> None:
     hot: Given = [(1, 1, "", n % 5) for n in range(12)]
     one = Way(way, PLANS["cpu"], 7)
-    serve, sizes = joiner.Server.serve, []
+    serve, sizes = joiner.PairRouter.serve, []
 
-    def noting(server: joiner.Server, pairs: joiner.Pairs) -> Any:
+    def noting(server: joiner.PairRouter, pairs: joiner.Pairs) -> Any:
         sizes.append(len(pairs))
         return serve(server, pairs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joiner.Server, "serve", noting)
+        patch.setattr(joiner.PairRouter, "serve", noting)
         one.join(LEFT, rows(hot), [rows(hot, 100)])
     assert sum(sizes) == 144
     assert max(sizes) <= 7

@@ -13,8 +13,8 @@ from millstream.compile import compile_script
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
 from millstream.engine.policies import make_policy
-from millstream.engine.release import SEQUENCE, Bounds, Part
-from millstream.engine.work import Policy
+from millstream.engine.policy import Policy
+from millstream.engine.release import SEQUENCE, Bounds, OrderedRun
 from millstream.plan.nodes import LEFT, RIGHT, Chain
 
 SECOND = 1_000_000
@@ -43,7 +43,7 @@ def rows(seconds: list[int], batch: int) -> pa.RecordBatch:
 
 
 def check(joined: Joined, bounds: dict[str, Bounds]) -> None:
-    first = Part.of(joined.pairs, joined.batch, joined.rows).first[:3]
+    first = OrderedRun.of(joined.pairs, joined.batch, joined.rows).first[:3]
     for query in joined.queries:
         assert first >= bounds[query].fresh >= bounds[query].held
 
@@ -62,9 +62,9 @@ def test_a_row_still_to_come_is_never_before_the_bound(data: st.DataObject, slic
         bounds = run.bounds(data.draw(st.sampled_from([EARLY, LATE])))
         given_rows = {side: rows([watermark + age for age in data.draw(arriving)], batch) for side in (LEFT, RIGHT)}
         run.arrive(given_rows, batch)
-        run.put_off()
+        run.defer()
         for _ in range(data.draw(st.integers(0, 6))):
-            walks = run.ledger.walks()
+            walks = run.ledger.in_progress()
             if not walks:
                 break
             walk = data.draw(st.sampled_from(walks))
@@ -88,9 +88,9 @@ def waiting() -> ChainRun:
     names = frozenset({"narrow", "wide"})
     run = ChainRun(chain_of(names, "memory"), {}, since={"narrow": 1, "wide": 2}, strict=True)
     run.arrive({RIGHT: rows([1, 9], 1)}, 1)
-    run.put_off()
+    run.defer()
     run.arrive({LEFT: rows([3], 2)}, 2)
-    run.put_off()
+    run.defer()
     run.settle(4 * SECOND)
     return run
 
@@ -107,7 +107,7 @@ def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
     bounds = run.bounds(EARLY)
     first = 3 * SECOND
     assert bounds["narrow"].fresh == (first, 2, 0)
-    for walk in run.ledger.walks():
+    for walk in run.ledger.in_progress():
         assert run.ledger.take_task(walk).near == 0
     bounds = run.bounds(EARLY)
     assert bounds["narrow"].fresh == (4 * SECOND, 3, 0), "its slice is done"
@@ -116,7 +116,7 @@ def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
 
 def test_a_policy_that_releases_late_keeps_what_it_held_until_the_whole_window_is_done() -> None:
     run = waiting()
-    for walk in run.ledger.walks():
+    for walk in run.ledger.in_progress():
         run.ledger.take_task(walk)
     early, late = run.bounds(EARLY)["wide"], run.bounds(LATE)["wide"]
     assert early.held == early.fresh == late.fresh
@@ -128,13 +128,13 @@ def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> Non
     names = frozenset({"narrow", "wide"})
     run = ChainRun(chain_of(names, "cpu"), {}, since={"narrow": 2, "wide": 1}, strict=True)
     run.arrive({LEFT: rows([3], 1), RIGHT: rows([3], 1)}, 1)
-    run.put_off()
+    run.defer()
     run.settle(9 * SECOND)
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (9 * SECOND, 2, 0)
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
     run.arrive({LEFT: rows([5], 2)}, 2)
-    run.put_off()
+    run.defer()
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (5 * SECOND, 2, 0), "the first unit that it may see"
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)

@@ -52,6 +52,20 @@ def test_the_lower_envelope_gets_flatter_and_lies_below_every_operator(given_sta
         for other in range(start + 1, len(given_stages) + 1):
             assert one.released(start, other) <= one.released(start, stop) + 1e-9
         assert one.slopes[start:stop] == (one.released(start, stop),) * (stop - start)
+    points = chart(given_stages)
+    for start, stop in one.envelope:
+        (began, held), (ended, left) = points[start], points[stop]
+        for at, memory in points[start : stop + 1]:
+            assert held + (left - held) * (at - began) / (ended - began) <= memory + 1e-9
+
+
+def chart(given_stages: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Chain's chart of one row: the time it has taken after each operator, and the memory it still needs."""
+    points, share, time = [(0.0, 1.0)], 1.0, 0.0
+    for cost, selectivity in given_stages:
+        time, share = time + share * cost, share * selectivity
+        points.append((time, share))
+    return [*points[:-1], (time, 0.0)]
 
 
 def test_what_costs_nothing_is_no_division_by_zero() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.path import Path, Stage
 from millstream.engine.policies import FAIRNESS, POLICIES, make_policy
 from millstream.engine.policies.segment import SegmentStrategy
 from millstream.engine.policies.segment_list import neighbours, partition, pruned
 from millstream.engine.policies.threshold import Threshold
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
+from millstream.engine.ready_queue import ReadyQueue
 from millstream.model.settings import POLICY_NAMES, SETTINGS
 
 
@@ -53,7 +53,7 @@ def test_on_slices_three_policies_are_one(costs: list[list[int]], data: st.DataO
         for number, some in enumerate(costs)
     ]
     works = [
-        Work(one, data.draw(st.integers(0, len(one.stages) - 1)), 1.0, data.draw(st.integers(0, 3)), number)
+        Runnable(one, data.draw(st.integers(0, len(one.stages) - 1)), 1.0, data.draw(st.integers(0, 3)), number)
         for number, one in enumerate(paths * 2)
     ]
     orders = []
@@ -64,23 +64,23 @@ def test_on_slices_three_policies_are_one(costs: list[list[int]], data: st.DataO
     assert orders[0] == orders[1] == orders[2]
 
 
-def order(policy: Policy, works: Sequence[Work]) -> list[int]:
-    agenda, found = Agenda[int](), []
+def order(policy: Policy, works: Sequence[Runnable]) -> list[int]:
+    queue, found = ReadyQueue[int](), []
     for number, work in enumerate(works):
-        agenda.put(number, work)
-    while (chosen := agenda.choose(policy, Load(), lambda: {"q": [work.path for work in works]})) is not None:
+        queue.put(number, work)
+    while (chosen := queue.choose(policy, Load(), lambda: {"q": [work.path for work in works]})) is not None:
         found.append(chosen)
-        agenda.drop(chosen)
+        queue.drop(chosen)
     return found
 
 
 def test_what_each_prefers() -> None:
     fast, slow = path((1, 0.5), (1, 0.5)), path((1, 0.01), (300, 0.5))
-    young_fast, old_slow = Work(fast, 0, 1, 5, 2), Work(slow, 0, 1, 1, 1)
+    young_fast, old_slow = Runnable(fast, 0, 1, 5, 2), Runnable(slow, 0, 1, 1, 1)
     assert order(make_policy("fifo"), [young_fast, old_slow]) == [1, 0]
     assert order(make_policy("path_capacity"), [young_fast, old_slow]) == [0, 1]
     assert order(make_policy("chain"), [young_fast, old_slow]) == [1, 0], "the selective operator frees more"
-    begun = Work(slow, 1, 1, 9, 3)
+    begun = Runnable(slow, 1, 1, 9, 3)
     assert order(make_policy("path_capacity"), [young_fast, old_slow, begun]) == [2, 0, 1]
     assert order(make_policy("chain"), [young_fast, old_slow, begun]) == [1, 0, 2]
 
@@ -91,14 +91,14 @@ def test_chain_counts_a_shared_operator_to_the_steepest_path() -> None:
     slow, steep = Path([Stage("slow", 9, 1.0), last]), Path([Stage("steep", 1, 1.0), last])
     between = Path([Stage("between", 4, 0.5)])
     assert (slow.slopes[1], between.slopes[0], steep.slopes[1]) == pytest.approx((0.1, 0.25, 0.5))
-    works = [Work(between, 0, 1, 1, 1), Work(slow, 1, 1, 2, 2), Work(steep, 1, 1, 3, 3)]
+    works = [Runnable(between, 0, 1, 1, 1), Runnable(slow, 1, 1, 2, 2), Runnable(steep, 1, 1, 3, 3)]
     assert order(make_policy("chain"), works) == [1, 2, 0]
 
 
 def test_windows() -> None:
     stages = [Stage(f"s{n}", 1, near=near, far=far) for n, (near, far) in enumerate([(0, 50), (50, 80), (80, 200)])]
     one = Path(stages)
-    works = [Work(one, 2, 1, 1, 1), Work(one, 0, 1, 2, 2), Work(one, 1, 1, 3, 3)]
+    works = [Runnable(one, 2, 1, 1, 1), Runnable(one, 0, 1, 2, 2), Runnable(one, 1, 1, 3, 3)]
     assert order(make_policy("lwo"), works) == [0, 1, 2]
     assert order(make_policy("swf"), works) == [1, 2, 0]
     assert order(make_policy("greedy"), works) == [2, 1, 0]
@@ -106,7 +106,7 @@ def test_windows() -> None:
 
 def test_round_robin_serves_every_operator_before_one_twice() -> None:
     a, b = path((1, 1)), Path([Stage("other", 1)])
-    works = [Work(a, 0, 1, 0, n) for n in range(3)] + [Work(b, 0, 1, 9, 9)]
+    works = [Runnable(a, 0, 1, 0, n) for n in range(3)] + [Runnable(b, 0, 1, 9, 9)]
     assert order(make_policy("round_robin"), works) == [0, 3, 1, 2]
 
 
@@ -116,29 +116,29 @@ def test_nobody_starves_under_a_wrapper(name: str, fairness: str) -> None:
     """One slow old piece of work against fast ones that keep coming."""
     fast = Path([Stage("fast", 1, 0.1, near=0, far=1)])
     slow = Path([Stage("slow", 50, 1.0, near=100, far=300)])
-    policy, load, agenda = make_policy(name, fairness, memory=2.0), Load(), Agenda[int]()
-    agenda.put(0, Work(slow, 0, 1, 0, 0))
+    policy, load, queue = make_policy(name, fairness, memory=2.0), Load(), ReadyQueue[int]()
+    queue.put(0, Runnable(slow, 0, 1, 0, 0))
     for number in range(1, 3_000):
         load.now += 1
         load.used = number % 4
-        agenda.put(number, Work(fast, 0, 1, load.now, number))
-        chosen = agenda.choose(policy, load, lambda: {"q": [fast, slow]})
+        queue.put(number, Runnable(fast, 0, 1, load.now, number))
+        chosen = queue.choose(policy, load, lambda: {"q": [fast, slow]})
         assert chosen is not None
         if chosen == 0:
             return
-        agenda.drop(chosen)
+        queue.drop(chosen)
     pytest.fail("never served")
 
 
 def test_without_a_wrapper_a_static_policy_starves_it() -> None:
     fast, slow = Path([Stage("fast", 1, 0.1)]), Path([Stage("slow", 50)])
-    policy, agenda = make_policy("path_capacity"), Agenda[int]()
-    agenda.put(0, Work(slow, 0, 1, 0, 0))
+    policy, queue = make_policy("path_capacity"), ReadyQueue[int]()
+    queue.put(0, Runnable(slow, 0, 1, 0, 0))
     for number in range(1, 500):
-        agenda.put(number, Work(fast, 0, 1, number, number))
-        chosen = agenda.choose(policy, Load(), lambda: {"q": [fast, slow]})
+        queue.put(number, Runnable(fast, 0, 1, number, number))
+        chosen = queue.choose(policy, Load(), lambda: {"q": [fast, slow]})
         assert chosen == number
-        agenda.drop(number)
+        queue.drop(number)
 
 
 def test_threshold_follows_equation_3_3_and_does_not_flutter() -> None:
@@ -165,15 +165,15 @@ def test_threshold_looks_seldom_while_there_is_plenty() -> None:
 
 
 def test_priorities_follow_what_is_learned() -> None:
-    """The same operators, measured anew: the agenda is cleared and the policy told."""
-    policy, load, agenda = SegmentStrategy(), Load(), Agenda[str]()
+    """The same operators, measured anew: the queue is cleared and the policy told."""
+    policy, load, queue = SegmentStrategy(), Load(), ReadyQueue[str]()
     before = {"a": Path([Stage("a", 1)]), "b": Path([Stage("b", 2)])}
     after = {"a": Path([Stage("a", 3)]), "b": Path([Stage("b", 2)])}
     for paths, wanted in ((before, "a"), (after, "b")):
-        agenda.clear()
+        queue.clear()
         for name, one in paths.items():
-            agenda.put(name, Work(one, 0, 1, 0, 0))
-        assert agenda.choose(policy, load, lambda paths=paths: {"q": list(paths.values())}) == wanted
+            queue.put(name, Runnable(one, 0, 1, 0, 0))
+        assert queue.choose(policy, load, lambda paths=paths: {"q": list(paths.values())}) == wanted
 
 
 def test_segments_contained_in_another_are_not_in_the_list() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
-from millstream.engine.keys import GROUP_BITS, codes
+from millstream.engine.keys import codes
 from millstream.engine.probe import CHUNK, differences, matches, spread
-from millstream.engine.segment import Segment, build, merge
+from millstream.engine.segment import Segment, build
 from millstream.model.interval import Interval
 
 
@@ -65,42 +65,6 @@ def test_index_and_scan_find_the_pairs_of_nested_loops(
         ]
         assert sorted(found) == wanted
         assert all(0 < len(some[0]) <= chunk for some in chunks)
-
-
-@given(st.lists(tuples, min_size=1, max_size=4))
-def test_merged_segments_hold_the_same_rows_in_order(parts: list[list[tuple[int, int]]]) -> None:
-    merged = merge(9, [segment("left", rows, number) for number, rows in enumerate(parts, start=1)])
-    assert sorted(rows_of(merged)) == sorted(row for rows in parts for row in rows)
-    row_keys = merged.row_keys()
-    assert np.all(row_keys[1:] >= row_keys[:-1])
-    same = row_keys[1:] == row_keys[:-1]
-    assert np.all(merged.times[1:][same] >= merged.times[:-1][same])
-
-
-def test_codes_that_differ_in_their_last_bits_only_are_sorted_too() -> None:
-    given = np.array([5, 3, 4, 3, 2**63 + 1, 2**63, 5], dtype=np.uint64)
-    times = pa.array(range(len(given)), pa.int64()).view(pa.timestamp("us", "UTC"))
-    one = build(1, "left", 1, 1, pa.RecordBatch.from_arrays([times], names=["Ts"]), "Ts", given)
-    assert one.row_keys().tolist() == sorted(given.tolist())
-    assert one.times.tolist() == [1, 3, 2, 0, 6, 5, 4]
-
-
-@given(tuples)
-def test_groups_are_contiguous(rows: list[tuple[int, int]]) -> None:
-    one = segment("left", rows)
-    ranges, of_rows = one.group_ranges(), one.row_keys() >> np.uint64(64 - GROUP_BITS)
-    assert len(ranges) == (1 << GROUP_BITS) + 1
-    for group in range(1 << GROUP_BITS):
-        assert np.all(of_rows[ranges[group] : ranges[group + 1]] == group)
-    assert (ranges[0], ranges[-1]) == (0, len(rows))
-
-
-@given(st.lists(st.text(max_size=5), max_size=20))
-def test_equal_texts_have_equal_codes_whatever_stands_around_them(texts: list[str]) -> None:
-    together = codes([pa.array(texts, pa.string())], len(texts))
-    alone = [int(codes([pa.array([text], pa.string())], 1)[0]) for text in texts]
-    assert together.tolist() == alone
-    assert len(set(alone)) == len(set(texts))
 
 
 @pytest.mark.parametrize("hash_bits", [1, 3])

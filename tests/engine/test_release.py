@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millstream.engine import widths
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Pairs
-from millstream.engine.release import SEQUENCE, Bounds, Held, Part, sequenced
+from millstream.engine.release import SEQUENCE, Bounds, OrderedBuffer, OrderedRun, sequenced
 from millstream.engine.segment import Segment, build
 
 Place = tuple[int, ...]
@@ -23,9 +23,9 @@ times = st.one_of(st.integers(0, 5), st.integers(0, 5), st.sampled_from([-FAR, F
 bounds_of = st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 2))
 
 
-def part(places: list[Place]) -> Part:
+def part(places: list[Place]) -> OrderedRun:
     columns = tuple(np.array(values, dtype=np.int64) for values in zip(*places, strict=True))
-    return Part.sorted(columns, pa.RecordBatch.from_pydict({"row": [repr(place) for place in places]}))
+    return OrderedRun.sorted(columns, pa.RecordBatch.from_pydict({"row": [repr(place) for place in places]}))
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Waiting:
     fresh: bool
 
 
-def released(waiting: list[Waiting], bounds: Bounds | None) -> list[str]:
+def released(waiting: list[Waiting], bounds: Bounds | None) -> list[Place]:
     """Row by row: those before the first that must wait."""
     must_wait = [
         one.place for one in waiting if bounds and not one.place < (bounds.fresh if one.fresh else bounds.held)
@@ -47,7 +47,7 @@ def released(waiting: list[Waiting], bounds: Bounds | None) -> list[str]:
         waiting.remove(one)
     for one in waiting:
         one.fresh = False
-    return [repr(one.place) for one in out]
+    return [one.place for one in out]
 
 
 STEPS = ["add", "add", "add", "release", "release", "release", "save", "all"]
@@ -55,7 +55,7 @@ STEPS = ["add", "add", "add", "release", "release", "release", "save", "all"]
 
 @given(data=st.data(), chunk=st.sampled_from([40, 90, 1 << 26]))
 def test_rows_come_out_in_the_order_of_their_places(data: st.DataObject, chunk: int) -> None:
-    held, waiting, tie = Held(), list[Waiting](), 0
+    held, waiting, tie = OrderedBuffer(), list[Waiting](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widths, "CHUNK_BYTES", chunk)
         for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=4, max_size=12)):
@@ -70,31 +70,34 @@ def test_rows_come_out_in_the_order_of_their_places(data: st.DataObject, chunk: 
                 waiting += [Waiting(place, fresh=True) for place in places]
             elif step == "save":
                 if len(held):
-                    held = Held.restored(held.saved())
+                    held = OrderedBuffer.restored(held.saved())
             else:
                 fresh = data.draw(bounds_of)
                 bounds = None if step == "all" else Bounds(fresh, min(fresh, data.draw(bounds_of)))
-                found = [row for batch in held.release(bounds) for row in batch.column("row").to_pylist()]
-                assert found == released(waiting, bounds)
+                out = list(held.release(bounds))
+                found = [row for some, _ in out for row in some.column("row").to_pylist()]
+                wanted = released(waiting, bounds)
+                assert found == [repr(place) for place in wanted]
+                assert [batch for _, batches in out for batch in batches.tolist()] == [place[1] for place in wanted]
             assert len(held) == len(waiting)
 
 
 def test_what_was_held_before_waits_for_a_bound_of_its_own() -> None:
-    held = Held()
+    held = OrderedBuffer()
     held.add(part([(3, 0, 0, 0, 0)]))
     assert not list(held.release(Bounds((3, 0, 0), (0, 0, 0))))
     held.add(part([(2, 0, 0, 0, 0), (4, 0, 0, 0, 0)]))
-    (rows,) = held.release(Bounds((5, 0, 0), (3, 0, 0)))
+    ((rows, _),) = held.release(Bounds((5, 0, 0), (3, 0, 0)))
     assert rows.column("row").to_pylist() == ["(2, 0, 0, 0, 0)"], "a row just made waits behind one held before"
     assert len(held) == 2
 
 
 def test_large_results_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(widths, "CHUNK_BYTES", 100)
-    held = Held()
+    held = OrderedBuffer()
     for start in (0, 1):
         held.add(part([(time, 0, 0, 0, 0) for time in range(start, 40, 2)]))
-    sizes = [batch.num_rows for batch in held.release(None)]
+    sizes = [rows.num_rows for rows, _ in held.release(None)]
     assert sum(sizes) == 40
     assert max(sizes) < 10
 
@@ -120,8 +123,8 @@ def segment(side: str, times: list[int], numbers: list[int] | None) -> Segment:
 def test_the_place_of_a_row_is_its_later_time_its_batch_and_the_age_of_the_match() -> None:
     left, right = segment("left", [5, 8], [70, 71]), segment("right", [6], [80])
     pairs = Pairs(left, right, np.array([1, 0]), np.array([0, 0]), {})
-    one = Part.of(pairs, 4, pa.RecordBatch.from_pydict({"n": [1, 0]}))
-    assert [values.tolist() for values in one.places] == [[6, 8], [4, 4], [1, 2], [70, 71], [80, 80]]
+    one = OrderedRun.of(pairs, 4, pa.RecordBatch.from_pydict({"n": [1, 0]}))
+    assert [values.tolist() for values in one.keys] == [[6, 8], [4, 4], [1, 2], [70, 71], [80, 80]]
     assert one.rows.column("n").to_pylist() == [0, 1]
 
 

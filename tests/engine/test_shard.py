@@ -140,7 +140,8 @@ def answers(
             )
         )
         assert output.rows_in == {name: len(rows) for name, rows in batch.items() if rows}
-        for queries, _, rows in output.results:
+        for queries, rows, arrived in output.results:
+            assert sum(arrived.values()) == rows.num_rows
             for query in queries:
                 found[query] += [(row["a"], row["b"]) for row in rows.to_pylist()]
         shard.keep()

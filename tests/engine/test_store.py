@@ -13,10 +13,10 @@ import pytest
 from millstream.compile import compile_script
 from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.engine import Engine
-from millstream.engine.files import DamagedFileError, Files, Stamp
+from millstream.engine.files import DamagedFileError, Files, Stamp, stamp_of
 from millstream.engine.keys import codes
 from millstream.engine.segment import Segment, build
-from millstream.engine.store import FileStore, keep_rows, load_rows
+from millstream.engine.store import FileStore, MemoryStore, files_of, keep_rows, load_rows, stamp_in
 from millstream.lab.workloads.generators import Sensors
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -103,6 +103,46 @@ def test_kept_rows_come_back_or_not_at_all(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(DamagedFileError, match="holds other bytes than were written"):
         load_rows(files, name)
+
+
+def test_a_store_in_memory_gives_back_what_it_was_given() -> None:
+    segment, store = some_segment(), MemoryStore()
+    assert store.keep(segment) is segment
+    assert store.load(entry_of(segment)) is segment
+    assert (store.name(segment), store.stamps(segment)) == ("7", ())
+    store.drop(segment)
+    with pytest.raises(KeyError):
+        store.load(entry_of(segment))
+
+
+def test_every_file_of_a_segment_is_known_by_its_stamp(tmp_path: Path) -> None:
+    segment, files = some_segment(), Files.at(tmp_path)
+    store = FileStore(files, prefix="b3-")
+    store.keep(segment)
+    assert store.name(segment) == "b3-7"
+    assert files.names() == sorted(files_of("b3-7"))
+    for name, stamp in zip(files_of("b3-7"), store.stamps(segment), strict=True):
+        assert stamp == stamp_of(files.read(name))
+
+
+def test_large_segments_are_mapped_and_small_ones_left_as_they_are(tmp_path: Path) -> None:
+    store = FileStore(Files.at(tmp_path))
+    small = some_segment()
+    assert store.keep(small) is small
+    rows = pa.RecordBatch.from_pydict(
+        {"k": np.arange(20_000), "Ts": pa.array(np.arange(20_000)).view(pa.timestamp("us"))}
+    )
+    large = build(8, "left", 3, 1, rows, "Ts", codes([rows.column("k")], rows.num_rows))
+    kept = store.keep(large)
+    assert kept is not large
+    assert kept.rows.equals(large.rows)
+    assert kept.rows.schema.metadata is None, "what the file says of itself is not the rows' own"
+
+
+def test_the_stamp_of_kept_rows_is_in_their_name(tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    name = keep_rows(files, "held-q-with-dashes", pa.table({"a": [1]}))
+    assert stamp_in(name) == stamp_of(files.read(f"{name}.arrow"))
 
 
 def test_dropped_segments_leave_no_files(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Recount:
 
     def add(self, units: list[Unit]) -> None:
         """Units of a segment that is new or still on its way: one that is done gets no more."""
-        on_their_way = {walk.probe.number for walk in self.ledger.walks()}
+        on_their_way = {walk.probe.number for walk in self.ledger.in_progress()}
         units = [unit for unit in units if unit.probe.number in on_their_way or unit.probe.number not in self.seen]
         self.seen |= {unit.probe.number for unit in units}
         self.ledger.add(units)
@@ -93,7 +93,7 @@ class Recount:
         assert Counter(map(_told, ledger.units())) == Counter(map(_told, left))
         assert ledger.segments() == {one.number for unit in left for one in (unit.probe, unit.state)}
         assert ledger.memory() == sum({unit.probe.number: unit.probe.nbytes for unit in left}.values())
-        assert {walk.probe.number for walk in ledger.walks()} == {unit.probe.number for unit in left}
+        assert {progress.probe.number for progress in ledger.in_progress()} == {unit.probe.number for unit in left}
 
     def check_earliest(self) -> None:
         """Apart, because the ledger tidies up when it is asked for it."""
@@ -132,7 +132,7 @@ def additions(draw: st.DrawFn, count: int) -> list[list[Unit]]:
     return [*found, *late]
 
 
-STEPS = ["add", "add", "add", "unit", "task", "task", "task", "walk", "rewrite", "all"]
+STEPS = ["add", "add", "add", "unit", "task", "task", "task", "progress", "rewrite", "all"]
 
 
 @given(data=st.data())
@@ -141,7 +141,7 @@ def test_what_is_counted_is_what_a_recount_finds(data: st.DataObject) -> None:
     coming = data.draw(additions(2))
     recount.add(coming.pop(0))
     for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=6, max_size=14)):
-        walks = recount.ledger.walks()
+        walks = recount.ledger.in_progress()
         if step == "add" and coming:
             recount.add(coming.pop(0))
         elif step == "unit" and walks:
@@ -150,10 +150,10 @@ def test_what_is_counted_is_what_a_recount_finds(data: st.DataObject) -> None:
             recount.halves = True
         elif step == "task" and walks:
             recount.taken(list(recount.ledger.take_task(data.draw(st.sampled_from(walks))).units()))
-        elif step == "walk" and walks:
-            walk = data.draw(st.sampled_from(walks))
-            while walk.tasks:
-                recount.taken(list(recount.ledger.take_task(walk).units()))
+        elif step == "progress" and walks:
+            progress = data.draw(st.sampled_from(walks))
+            while progress.tasks:
+                recount.taken(list(recount.ledger.take_task(progress).units()))
         elif step == "rewrite":
             recount.ledger.rewrite(_halved)
             recount.units = [half for unit in recount.units for half in _halved(unit)]
@@ -186,11 +186,11 @@ def test_a_segment_goes_from_near_to_far_and_meets_the_youngest_state_first(data
     ledger.add(later)
     whole = sorted({unit.interval for unit in first + later}, key=lambda one: (*ages(one), one.lo))
     found = []
-    for walk in ledger.walks():
-        assert walk.whole == tuple(whole)
-        while walk.tasks:
-            assert walk.whole[walk.at] == walk.tasks[-1].interval
-            found.append(ledger.take(walk))
+    for progress in ledger.in_progress():
+        assert progress.whole == tuple(whole)
+        while progress.tasks:
+            assert progress.whole[progress.at] == progress.tasks[-1].interval
+            found.append(ledger.take(progress))
     assert len(found) == len(first + later)
     assert found == sorted(found, key=lambda unit: (whole.index(unit.interval), -unit.state.batch))
 
@@ -199,12 +199,12 @@ def test_fresh_walks_are_told_once() -> None:
     ledger, state = Ledger(), segment(1, "right", [0])
     probes = [segment(number, "left", [0], batch=number) for number in (2, 3)]
     ledger.add(Unit(probe, state, SLICES[2]) for probe in probes)
-    assert [walk.probe for walk in ledger.fresh()] == probes
+    assert [progress.probe for progress in ledger.fresh()] == probes
     assert not ledger.fresh()
     assert ledger.now == 3
     ledger.add([Unit(probes[0], state, SLICES[1])])
-    (walk,) = ledger.fresh()
-    assert [task.interval for task in walk.tasks] == [SLICES[1], SLICES[2]], "the next one last"
+    (progress,) = ledger.fresh()
+    assert [task.interval for task in progress.tasks] == [SLICES[1], SLICES[2]], "the next one last"
     ledger.take_all()
     ledger.add([Unit(probes[1], state, SLICES[1])])
     ledger.take_all()
@@ -220,12 +220,12 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
 
     ledger = Ledger()
     ledger.add(units(middle) + units(far))
-    (walk,) = ledger.fresh()
-    assert ledger.take_task(walk).interval == middle
+    (progress,) = ledger.fresh()
+    assert ledger.take_task(progress).interval == middle
     before = ledger.rewritten
     ledger.add(units(near))
-    assert ledger.rewritten > before, "who has seen the old walk looks again"
+    assert ledger.rewritten > before, "who has seen the old progress looks again"
     assert {interval for interval, *_ in ledger.earliest()} == {near, far}, "what is done is not open again"
-    (walk,) = ledger.fresh()
-    assert [ledger.take_task(walk).interval for _ in range(2)] == [near, far]
-    assert not ledger.walks()
+    (progress,) = ledger.fresh()
+    assert [ledger.take_task(progress).interval for _ in range(2)] == [near, far]
+    assert not ledger.in_progress()

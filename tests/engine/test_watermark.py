@@ -6,8 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
+from millstream.engine import watermark
+from millstream.engine.watermark import FAR, NEVER, StreamClock, chain_watermark
 from millstream.model.stream import Stream, StreamColumn
 from millstream.model.types import TIMESTAMP
 from millstream.testing import Session, run
@@ -62,6 +65,26 @@ def test_a_chain_waits_for_its_slowest_stream_that_is_not_idle() -> None:
     for now in (0, 2 * SECOND):
         fast.had_nothing(now)
     assert chain_watermark([fast, slow]) == NEVER
+
+
+@given(st.lists(st.integers(-100, 100), max_size=8), st.integers(0, 50))
+def test_a_watermark_is_the_greatest_time_less_the_delay_and_never_falls(times: list[int], delay: int) -> None:
+    one = StreamClock(Stream("A", (StreamColumn("Ts", TIMESTAMP),), "Ts", delay=delay))
+    assert one.watermark == NEVER
+    reached = []
+    for seen in times:
+        one.saw(seen)
+        reached.append(one.watermark)
+    assert reached == [max(times[: n + 1]) - delay for n in range(len(times))]
+
+
+def test_a_horizon_lies_beyond_the_times_seen_and_beyond_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermark, "today", lambda: 1_000)
+    one = clock(None)
+    assert one.horizon(50) == 1_050
+    one.saw(2_000)
+    assert one.horizon(50) == 2_050
+    assert one.horizon(0) == FAR
 
 
 def test_one_row_of_the_year_2200_moves_no_watermark() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import SparkSession
 
 from millstream.errors import ScriptErrors
@@ -16,6 +17,7 @@ from millstream.errors import ScriptErrors
 RAISES = "raises"
 REFUSED = "refused"
 ROOT = Path(__file__).parents[2]
+OLD_SPARK = tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3)
 # The line of the manual, an expression, and what it is here and in Spark; a type stands where the types differ.
 DIFFERENCES: list[tuple[str, str, Any, Any]] = [
     ("`1.5` is a `DOUBLE`", "1.5", "double", "decimal128(2, 1)"),
@@ -23,6 +25,8 @@ DIFFERENCES: list[tuple[str, str, Any, Any]] = [
     ("`/` and `%` by zero give null", "1 % 0", None, RAISES),
     ("`/` and `%` by zero give null", "CAST('1.5' AS DOUBLE) % 0", None, RAISES),
     ("`/` gives a `DOUBLE`, of `DECIMAL`s too", "CAST(1 AS DECIMAL(4, 2)) / 8", "double", "decimal128(8, 6)"),
+    ("`floor` and `ceil` of a", "floor(CAST('1e300' AS DOUBLE))", RAISES, 2**63 - 1 if OLD_SPARK else RAISES),
+    ("`floor` and `ceil` of a", "ceil(CAST('-Infinity' AS FLOAT))", RAISES, -(2**63) if OLD_SPARK else RAISES),
     ("two `DECIMAL`s that no", "CAST(1 AS DECIMAL(38, 30)) = 3000000000 + 1", REFUSED, False),
     ("two `DECIMAL`s that no", "coalesce(CAST(1 AS DECIMAL(38, 30)), l)", REFUSED, Decimal(1)),
     (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from begun import Begin
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
 from millstream.pipeline import Pipeline
+from millstream.pipeline.control import Control
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.preflight import preflight
 from millstream.pipeline.progress import BatchProgress
+from sites import LOOKS, OFFSETS, Site
 
 Rows = list[dict[str, Any]]
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
-
-
-def rows(*items: tuple[int, float, int]) -> Rows:
-    """Key, value and second."""
-    return [{"k": key, "v": value, "Ts": START + timedelta(seconds=second)} for key, value, second in items]
 
 
 class Mill:
@@ -94,5 +88,25 @@ def mill(tmp_path: Path) -> Iterator[Callable[..., Mill]]:
         one.pipeline.stop()
 
 
-def in_order(found: Rows) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row.values()) for row in found), key=repr)
+@pytest.fixture(params=[OFFSETS, LOOKS], ids=["a log as source", "files as source"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    return Site(tmp_path / "state", request.param)
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Starts a script in a directory, as far as that goes without Spark."""
+    for name in "AB":
+        (tmp_path / "in" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    def begun(script: str, directory: str = "state", batch: int = 1) -> Control:
+        place = Directory.at(directory)
+        place.make()
+        preflight(script, place, {})
+        control = Control(directory=place)
+        control.check(script)
+        control.begin(script, batch)
+        return control
+
+    return begun

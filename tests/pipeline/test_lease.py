@@ -135,14 +135,25 @@ def test_a_second_run_beside_a_deleted_lock_is_noticed(tmp_path: Path) -> None:
             other.check_ours()
 
 
-def test_to_look_refuses_nobody_a_start(tmp_path: Path) -> None:
-    """Who looks holds the lock for an instant, here for as long as a start takes to ask several times."""
+def test_to_look_refuses_nobody_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks holds the lock for an instant, here until a start has asked in vain."""
+    flock, in_vain = fcntl.flock, threading.Event()
+
+    def spy(file: Any, how: int) -> None:
+        try:
+            flock(file, how)
+        except BlockingIOError:
+            in_vain.set()
+            raise
+
     (tmp_path / "lock").touch()
     looking = (tmp_path / "lock").open()
     fcntl.flock(looking, fcntl.LOCK_SH)
     with ExitStack() as stack:
         asking = threading.Thread(target=lambda: stack.enter_context(Directory.at(tmp_path).locked()))
+        monkeypatch.setattr(fcntl, "flock", spy)
         asking.start()
+        assert in_vain.wait(30)
         looking.close()
         asking.join()
         assert Directory.at(tmp_path).is_running()

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from millstream.engine.chain_manifest import ChainManifest, HeldEntry, SegmentEntry, WaitingUnit
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry, SegmentEntry
 from millstream.engine.files import DamagedFileError, Files, Stamp
 from millstream.errors import ScriptError
-from millstream.pipeline.manifest import Final, Manifest, Output, SlotManifest, batches, commit, latest, read
+from millstream.pipeline.manifest import (
+    Manifest,
+    PublishedFile,
+    SlotManifest,
+    StagedFile,
+    batches,
+    commit,
+    latest,
+    read,
+)
 
 
 def a_manifest(batch: int) -> Manifest:
@@ -20,13 +29,35 @@ def a_manifest(batch: int) -> Manifest:
         taken=13,
         expired=2,
         segments=(
-            SegmentEntry(3, "some-3", "left", 2, 60, 10, 400, -5, 2**61, (Stamp(640, 2**32 - 1), Stamp(96, 0))),
-            SegmentEntry(4, "some-4", "right", 2, 1, 1, 8, 0, 0, (Stamp(64, 1), Stamp(64, 2))),
+            SegmentEntry(
+                number=3,
+                name="some-3",
+                side="left",
+                batch=2,
+                reach=60,
+                rows=10,
+                nbytes=400,
+                first=-5,
+                last=2**61,
+                stamps=(Stamp(640, 2**32 - 1), Stamp(96, 0)),
+            ),
+            SegmentEntry(
+                number=4,
+                name="some-4",
+                side="right",
+                batch=2,
+                reach=1,
+                rows=1,
+                nbytes=8,
+                first=0,
+                last=0,
+                stamps=(Stamp(64, 1), Stamp(64, 2)),
+            ),
         ),
-        ledger=(WaitingUnit(3, 4, -60, 61),),
+        ledger=(DeferredUnit(probe=3, state=4, lo=-60, hi=61),),
         held=(HeldEntry("q", 1, "held-q-1f-000000ff"),),
     )
-    finals = (Final("q", "/x", "q-1.parquet"), Final("r", "/y", "r-1.parquet"))
+    finals = (PublishedFile("q", "/x", "q-1.parquet"), PublishedFile("r", "/y", "r-1.parquet"))
     return Manifest(
         batch=batch,
         pipeline="0123abcd",
@@ -37,7 +68,7 @@ def a_manifest(batch: int) -> Manifest:
         watermarks={'["A","B"]': 2**59},
         codings={'["A","B"]': "xxhash64(BIGINT)"},
         slots={0: SlotManifest("token", {'["A","B"]': chain}), 1: SlotManifest("other", {})},
-        outputs=(Output("/x", ".staged", finals, 12, shared=False, size=345),),
+        outputs=(StagedFile(folder="/x", staged=".staged", finals=finals, rows=12, shared=False, size=345),),
         arrived={2: 99},
         registry="2-0123abcd",
         offsets='v1\n{"a":1}\n-',

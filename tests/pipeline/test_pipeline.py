@@ -1,8 +1,10 @@
-"""Spark gives what the engine gives: several chains, all kinds of keys, live changes, restarts, put-off work."""
+"""Spark gives what the engine gives: several chains, all kinds of keys, live changes, restarts, deferred work."""
 
 from __future__ import annotations
 
+import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -13,24 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.errors import ScriptError
+import millstream as ms
+from millstream.errors import QueryFailed, ScriptError, ScriptErrors
 from millstream.lab.workloads.generators import Sensors
 from millstream.model.functions import function
 from millstream.pipeline import Pipeline
+from millstream.pipeline.session import make_session
 from millstream.testing import Session, run
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
-PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
-Rows = list[dict[str, Any]]
-
-
-def same(found: pa.Table | Rows, expected: pa.Table | Rows) -> None:
-    one, other = (rows if isinstance(rows, list) else rows.to_pylist() for rows in (found, expected))
-    assert sorted(map(repr, one)) == sorted(map(repr, other))
+from two_streams import PAIR, START, STREAMS, Rows, same
 
 
 def some_rows(seed: int, count: int, first: int, last: int) -> Rows:
@@ -191,6 +183,33 @@ def test_a_stopped_pipeline_may_be_started_again(mill: Callable[..., Any]) -> No
     assert len(found.results("q")) == 4
 
 
+def test_callbacks_outlive_a_stop_and_go_with_their_query(mill: Callable[..., Any]) -> None:
+    """Of a query that was there from the start, of one added while it ran, and of one that was dropped."""
+    got: Counter[str] = Counter()
+    found = mill(f"{STREAMS} CREATE QUERY plain AS {PAIR} WINDOW 10 SECONDS;")
+
+    def ask(name: str) -> None:
+        found.pipeline.query(name, f"{PAIR} WINDOW 10 SECONDS", sink=lambda _, rows: got.update({name: len(rows)}))
+
+    def join(second: int) -> None:
+        found.put({name: [{"k": 1, "v": 1.0, "Ts": START + timedelta(seconds=second)}] for name in "AB"})
+        found.await_rows(2)
+        found.pipeline.stop()
+
+    ask("first")
+    ask("gone")
+    found.pipeline.start()
+    ask("added")
+    found.pipeline.drop("gone")
+    join(0)
+    assert got == {"first": 1, "added": 1}
+    found.pipeline.start()
+    found.pipeline.query("gone", f"{PAIR} WINDOW 10 SECONDS")
+    join(1)
+    assert got == {"first": 4, "added": 4}
+    assert len(found.results("gone")) == 3, "its rows go to files now: those with a row that came since"
+
+
 def test_a_directory_that_a_stream_reads_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -286,7 +305,7 @@ def test_on_error_stop_stops_everything(mill: Callable[..., Any]) -> None:
         settings={"on_error": "stop"},
     )
     found.put({"A": some_rows(1, 5, 0, 5), "B": some_rows(2, 5, 0, 5)})
-    with pytest.raises(Exception, match="query 'q': ValueError: not today"):
+    with pytest.raises(QueryFailed, match="query 'q': ValueError: not today"):
         found.pipeline.drain()
     assert found.pipeline.batch == 0
 
@@ -394,3 +413,55 @@ def test_a_backlog_holds_back_reading(mill: Callable[..., Any]) -> None:
     expected = run(script, {name: [batch[name] for batch in batches] for name in "AB"})
     for name in "qr":
         same(found.results(name), expected[name])
+
+
+def test_a_stream_to_read_is_found_in_any_case_or_told(tmp_path: Path) -> None:
+    script = "CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts');"
+    script += "CREATE QUERY q AS SELECT x.k FROM A x, A y WHERE x.k = y.k WINDOW 1 SECOND;"
+    mill = Pipeline("test", tmp_path / "state", script=script)
+    mill.read("a", "parquet", path=str(tmp_path / "none"))
+    with pytest.raises(ScriptError, match=r"stream A reads '.*/none'"):
+        mill.drain()
+    mill.read("b", "parquet", path=str(tmp_path))
+    with pytest.raises(ScriptError, match='no stream "b" to read; the streams are A'):
+        mill.drain()
+
+
+def test_streaming_dataframes(tmp_path: Path) -> None:
+    spark = make_session("test")
+    mill = ms.Pipeline("rates", directory=tmp_path / "state", spark=spark)
+    for name in ("A", "B"):
+        frame = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+        mill.stream(name, frame.withColumnRenamed("timestamp", "Ts"), time="Ts", delay="5 seconds")
+    got: queue.Queue[pa.Table] = queue.Queue()
+    join = "FROM A, B WHERE A.value = B.value"
+    mill.query(
+        "same", f"SELECT A.value, A.Ts AS a, B.Ts AS b {join} WINDOW 1 MINUTE", sink=lambda _, rows: got.put(rows)
+    )
+    assert "Chain 1: A.value = B.value" in mill.explain()
+    with mill:
+        first = got.get(timeout=120)
+        later = mill.query("later", f"SELECT A.value {join} AND A.value % 2 = 0 WINDOW 1 MINUTE")
+        with pytest.raises(ScriptErrors, match="no column"):
+            mill.query("wrong", f"SELECT A.nothing {join} WINDOW 1 MINUTE")
+        with pytest.raises(ScriptError, match="is there already"):
+            mill.query("same", f"SELECT A.value {join} WINDOW 1 MINUTE")
+        rows = [first]
+        while not len(later.results() if "later" in mill.queries() else ()):
+            rows.append(got.get(timeout=120))
+        later.drop()
+        while "later" in mill.queries():
+            rows.append(got.get(timeout=120))
+    values = pa.concat_tables(rows)["value"].to_pylist()
+    assert len(values) == len(set(values)) > 0, "no pair comes twice"
+
+
+def test_a_pipeline_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(ScriptError, match="the pipeline has no streams"):
+        ms.Pipeline("empty", directory=tmp_path).start()
+    with pytest.raises(ScriptError, match="cannot be the name of a pipeline"):
+        ms.Pipeline("no good", directory=tmp_path)
+    with pytest.raises(ScriptError, match='query "q" is not running'):
+        ms.Pipeline("empty", directory=tmp_path).drop("q")
+    with pytest.raises(ScriptError, match="has not been started"):
+        ms.Pipeline("empty", directory=tmp_path).results("q")

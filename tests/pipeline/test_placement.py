@@ -14,7 +14,7 @@ from millstream.pipeline.slot import SlotReport
 
 def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
     return SlotReport(
-        slot=slot, token="", place=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
+        slot=slot, token="", executor=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
     )
 
 
@@ -26,5 +26,5 @@ def test_batches_without_rows_do_not_end_workers() -> None:
     for turn in range(6):
         reports = placement.run(rows if turn % 2 else None, told_by_worker)
         assert [report.rows_in["some"] for report in reports] == ([5, 5] if turn % 2 else [0, 0])
-        workers |= {report.place for report in reports}
+        workers |= {report.executor for report in reports}
     assert len(workers) <= 4, "two at a time, and now and then one more"

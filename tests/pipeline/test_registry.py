@@ -35,10 +35,10 @@ def since(found: InForce) -> dict[str, int]:
 
 def test_queries_are_seen_from_the_batch_they_came_with() -> None:
     found = after(
-        Entry("script", 1, script(query("a"), query("b"))),
-        Entry("add", 5, query("c"), "c"),
+        Entry("script", 1, text=script(query("a"), query("b"))),
+        Entry("add", 5, text=query("c"), query="c"),
         Entry("drop", 7, query="a"),
-        Entry("add", 9, query("a", 2), "a"),
+        Entry("add", 9, text=query("a", 2), query="a"),
     )
     assert since(found) == {"b": 1, "c": 5, "a": 9}
     assert found.count == 4
@@ -48,13 +48,13 @@ def test_queries_are_seen_from_the_batch_they_came_with() -> None:
 
 def test_an_edited_script_changes_only_what_differs() -> None:
     found = after(
-        Entry("script", 1, script(query("stays"), query("goes"), query("changes"), query("dropped"))),
-        Entry("add", 2, query("live"), "live"),
+        Entry("script", 1, text=script(query("stays"), query("goes"), query("changes"), query("dropped"))),
+        Entry("add", 2, text=query("live"), query="live"),
         Entry("drop", 3, query="dropped"),
         Entry(
             "script",
             8,
-            script(query("new"), "  ".join(query("stays").split(" ")), query("changes", 2), query("dropped")),
+            text=script(query("new"), "  ".join(query("stays").split(" ")), query("changes", 2), query("dropped")),
         ),
     )
     assert since(found) == {"stays": 1, "changes": 8, "new": 8, "live": 2}
@@ -62,50 +62,52 @@ def test_an_edited_script_changes_only_what_differs() -> None:
 
 def test_what_stands_in_quotes_makes_another_query() -> None:
     one = "CREATE QUERY q AS SELECT x.k FROM A x, A y WHERE x.k = y.k AND x.s = 'a b' WINDOW 1 SECOND"
-    begun = after(Entry("script", 1, script(one)))
-    assert since(begun.after(Entry("script", 4, script(one.replace("'a b'", "'a  b'"))))) == {"q": 4}
-    assert since(begun.after(Entry("script", 4, script(one.replace(" AND ", " /* as\nbefore */ and "))))) == {"q": 1}
+    begun = after(Entry("script", 1, text=script(one)))
+    assert since(begun.after(Entry("script", 4, text=script(one.replace("'a b'", "'a  b'"))))) == {"q": 4}
+    assert since(begun.after(Entry("script", 4, text=script(one.replace(" AND ", " /* as\nbefore */ and "))))) == {
+        "q": 1
+    }
 
 
 def test_a_name_is_one_name_whatever_its_letters_case() -> None:
-    begun = after(Entry("script", 1, script(query("a"))), Entry("add", 2, query("Live"), "Live"))
+    begun = after(Entry("script", 1, text=script(query("a"))), Entry("add", 2, text=query("Live"), query="Live"))
     assert begun.find("LIVE") == "Live"
     assert begun.find("other") is None
     assert since(begun.after(Entry("drop", 3, query="lIVE"))) == {"a": 1}
-    assert since(begun.after(Entry("script", 3, script(query("A"), query("live"))))) == {"A": 3, "live": 3}
+    assert since(begun.after(Entry("script", 3, text=script(query("A"), query("live"))))) == {"A": 3, "live": 3}
     failed = begun.after(Entry("fail", 3, query="Live", error="it broke"))
-    assert failed.after(Entry("add", 4, query("live"), "live")).failed == {}
+    assert failed.after(Entry("add", 4, text=query("live"), query="live")).failed == {}
 
 
 def test_the_first_entry_says_whose_a_directory_is_and_from_where_paths_count() -> None:
     found = after(
-        Entry("script", 1, script(query("a")), base="/here", owner="me"),
-        Entry("script", 2, script(query("b")), base="/there", owner="another"),
+        Entry("script", 1, text=script(query("a")), base="/here", owner="me"),
+        Entry("script", 2, text=script(query("b")), base="/there", owner="another"),
     )
     assert (found.base, found.owner) == ("/here", "me")
 
 
 def test_a_query_that_failed_stays_stopped_until_it_changes() -> None:
-    begun = Entry("script", 1, script(query("a"), query("b"))), Entry("fail", 4, query="a", error="it broke")
+    begun = Entry("script", 1, text=script(query("a"), query("b"))), Entry("fail", 4, query="a", error="it broke")
     found = after(*begun)
     assert since(found) == {"b": 1}
     assert found.failed == {"a": "it broke"}
-    again = found.after(Entry("script", 6, script(query("a"), query("b"), query("c"))))
+    again = found.after(Entry("script", 6, text=script(query("a"), query("b"), query("c"))))
     assert since(again) == {"b": 1, "c": 6}
     assert again.failed == {"a": "it broke"}
-    changed = found.after(Entry("script", 6, script(query("a", 2), query("b"))))
+    changed = found.after(Entry("script", 6, text=script(query("a", 2), query("b"))))
     assert since(changed) == {"b": 1, "a": 6}
     assert changed.failed == {}
-    assert since(found.after(Entry("add", 6, query("a"), "a"))) == {"b": 1, "a": 6}
+    assert since(found.after(Entry("add", 6, text=query("a"), query="a"))) == {"b": 1, "a": 6}
 
 
 def test_entries_and_the_inbox_are_files(tmp_path: Path) -> None:
     files = Files.at(tmp_path)
     files.make("inbox")
     registry = Registry(files)
-    registry.record(1, Entry("script", 1, script(query("a"))))
+    registry.record(1, Entry("script", 1, text=script(query("a"))))
     registry.record(2, Entry("drop", 2, query="a"))
-    assert registry.in_force() == after(Entry("script", 1, script(query("a"))), Entry("drop", 2, query="a"))
+    assert registry.in_force() == after(Entry("script", 1, text=script(query("a"))), Entry("drop", 2, query="a"))
     names = [registry.ask("add", name, query(name)) for name in ("x", "y", "z")]
     assert [(name, entry.query) for name, entry in registry.waiting()] == list(zip(names, "xyz", strict=True))
     registry.take_out(names[0])
@@ -117,7 +119,7 @@ def a_registry(place: Path) -> Registry:
     files = Files.at(place)
     files.make("inbox")
     registry = Registry(files)
-    registry.record(1, Entry("script", 1, script(query("a"), query("b"))))
+    registry.record(1, Entry("script", 1, text=script(query("a"), query("b"))))
     registry.record(2, Entry("drop", 2, query="a"))
     return registry
 

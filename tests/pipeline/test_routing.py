@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,8 @@ from millstream.model.types import INT
 from millstream.pipeline.routing import Routing, check_codings
 from millstream.pipeline.session import make_session
 from millstream.testing import Session, run
+from two_streams import START, STREAMS, same
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
 PLAIN = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k WINDOW 60 SECONDS"
 COMPUTED = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k + 1 = B.k WINDOW 60 SECONDS"
 BATCHES = [
@@ -35,10 +31,6 @@ BATCHES = [
     }
     for batch in range(4)
 ]
-
-
-def same(found: list[dict[str, Any]], expected: pa.Table) -> None:
-    assert sorted(map(repr, found)) == sorted(map(repr, expected.to_pylist()))
 
 
 def test_an_expression_key_comes_and_goes_beside_a_plain_one(mill: Callable[..., Any]) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from millstream.compile import compile_script
-from millstream.pipeline.session import limits
+from millstream.pipeline.session import limits, stays_here
+from two_streams import START
 
 LARGE = pytest.mark.skipif(
     "MILLSTREAM_LARGE" not in os.environ, reason="takes 8 GB and a minute; set MILLSTREAM_LARGE=1"
 )
-START = datetime(2024, 1, 1, tzinfo=UTC)
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
@@ -66,3 +66,13 @@ def test_spark_survives_wide_rows(mill: Callable[..., Any], count: int) -> None:
     rows = some.pipeline.results("q")
     assert sorted(rows.column("k").to_pylist()) == list(range(0, count, 10))
     assert set(rows.column("n").to_pylist()) == {len(text)}
+
+
+@pytest.mark.parametrize("master", ["local", "local[2,4]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077"])
+def test_on_this_machine_nobody_else_reaches_spark(master: str) -> None:
+    assert stays_here(master)
+
+
+@pytest.mark.parametrize("master", ["spark://10.0.0.7:7077", "spark://127.example.com:1", "yarn", "k8s://https://a:1"])
+def test_executors_on_other_machines_can_reach_the_driver(master: str) -> None:
+    assert not stays_here(master)

@@ -4,85 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
-import pyarrow.parquet as pq
 import pytest
 
+from begun import FROM_FILES, SELECT, Begin, query
 from millstream.compile import compile_script
 from millstream.errors import ScriptError, ScriptErrors
 from millstream.pipeline import running
 from millstream.pipeline.preflight import wrong_ends
 from millstream.testing import run
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
-STREAMS = """
-CREATE STREAM A (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-CREATE STREAM B (k INT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');
-"""
-PAIR = "SELECT A.k, A.v AS av, B.v AS bv FROM A, B WHERE A.k = B.k"
-BATCHES = [
-    {
-        name: [{"k": n % 3, "v": n + shift, "Ts": START + timedelta(seconds=10 * batch + n)} for n in range(12)]
-        for name, shift in (("A", 0.0), ("B", 0.5))
-    }
-    for batch in range(2)
-]
-ROWS = {name: [batch[name] for batch in BATCHES] for name in "AB"}
-
-
-def filled(mill: Any) -> Any:
-    for batch in BATCHES:
-        mill.put(batch)
-    return mill
-
-
-def same(found: list[dict[str, Any]], expected: pa.Table) -> None:
-    assert sorted(map(repr, found)) == sorted(map(repr, expected.to_pylist()))
-
-
-def expected(window: int) -> pa.Table:
-    return run(f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW {window} SECONDS;", ROWS)["q"]
-
-
-def test_rows_two_queries_get_are_one_file(mill: Callable[..., Any], tmp_path: Path) -> None:
-    other = tmp_path / "elsewhere"
-    script = f"{STREAMS} CREATE QUERY wide AS {PAIR} WINDOW 9 SECONDS;"
-    script += f"CREATE QUERY narrow WITH (path = '{other}') AS {PAIR} WINDOW 2 SECONDS;"
-    found = filled(mill(script))
-    found.pipeline.drain()
-    same(found.results("wide"), expected(9))
-    same(found.results("narrow"), expected(2))
-    wide, narrow = (
-        {path.stat().st_ino for path in folder.glob("*.parquet")}
-        for folder in (tmp_path / "state" / "results" / "wide", other)
-    )
-    assert narrow < wide, "every file of the narrow query is one of the wide one's"
-    # Any reader of Parquet sees just the SELECT list.
-    same(pyarrow.dataset.dataset(other).to_table().to_pylist(), expected(2))
-
-
-def test_shared_results_are_written_once_and_named_in_manifests(mill: Callable[..., Any], tmp_path: Path) -> None:
-    script = f"{STREAMS} SET results = 'shared'; CREATE QUERY wide AS {PAIR} WINDOW 9 SECONDS;"
-    script += f"CREATE QUERY narrow AS {PAIR} WINDOW 2 SECONDS; "
-    script += f"CREATE QUERY own WITH (results = 'own') AS {PAIR} WINDOW 2 SECONDS;"
-    found = filled(mill(script))
-    found.pipeline.drain()
-    for name, window in (("wide", 9), ("narrow", 2), ("own", 2)):
-        same(found.results(name), expected(window))
-    results = tmp_path / "state" / "results"
-    by_hand = []
-    for folder in json.loads((results / "narrow" / "manifest.json").read_text())["folders"]:
-        by_hand += pyarrow.dataset.dataset(results / "narrow" / folder).to_table().to_pylist()
-    same(by_hand, expected(2))
-    rows = sum(pq.read_metadata(path).num_rows for path in results.glob("shared/*/*.parquet"))
-    assert rows == len(expected(9)), "every pair is written once"
-    assert not list(results.glob("narrow/*.parquet"))
+from two_streams import BATCHES, PAIR, STREAMS, expected, filled, same
 
 
 def test_callbacks_get_committed_batches(mill: Callable[..., Any]) -> None:
@@ -151,37 +87,6 @@ def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.
     assert not list((tmp_path / "state" / "outbox").glob("*/*.parquet")), "the outbox is empty"
 
 
-def test_rows_that_cannot_be_used_are_late(tmp_path: Path) -> None:
-    from millstream.pipeline import Pipeline
-
-    folder = tmp_path / "in"
-    for name in "AB":
-        (folder / name).mkdir(parents=True)
-    (folder / "A" / "1.json").write_text(
-        '{"k": 1, "v": 1.5, "Ts": "2024-01-01T00:00:00Z"}\n{"k": 1, "v": "no num\n{"k": 2, "v": 1.0}\n'
-    )
-    (folder / "B" / "1.json").write_text('{"k": 1, "v": 2.5, "Ts": "2024-01-01T00:00:00Z"}\n')
-    script = STREAMS.replace("time = 'Ts'", "format = 'json', path = '{}', time = 'Ts'")
-    for name in "AB":
-        script = script.replace("'{}'", f"'{folder / name}'", 1)
-    script += f"CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
-    pipeline = Pipeline("test", tmp_path / "state", script=script)
-    pipeline.drain()
-    assert pipeline.results("q").to_pylist() == [{"k": 1, "av": 1.5, "bv": 2.5}]
-    (folder / "B" / "2.json").write_text('{"k": 1, "v": 3.5, "Ts": "2023-12-31T23:00:00Z"}\n')
-    again = Pipeline("test", tmp_path / "state", script=script)
-    again.drain()
-    late = {name: pyarrow.dataset.dataset(tmp_path / "state" / "late" / name).to_table().to_pylist() for name in "AB"}
-    assert sorted((row["_reason"], row["_text"] is not None) for row in late["A"]) == [
-        ("does not parse", True),
-        ("null time", False),
-    ]
-    assert [(row["_reason"], row["v"], row["_chain"]) for row in late["B"]] == [
-        ("older than the watermark", 3.5, "A B k = k")
-    ]
-    assert len(again.results("q")) == 1
-
-
 @pytest.mark.parametrize(
     ("options", "found"),
     [
@@ -244,3 +149,60 @@ def test_a_path_lies_outside_the_directory(mill: Callable[..., Any], tmp_path: P
     found = mill(f"{STREAMS} CREATE QUERY q WITH (path = '{path}') AS {PAIR} WINDOW 2 SECONDS;")
     with pytest.raises(ScriptError, match="inside the pipeline's own directory"):
         found.pipeline.drain()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("format = 'csv'", "format = 'csv' without a path; a csv sink needs it. Add it to WITH."),
+        ("format = 'XML'", "format = 'xml' without a path"),
+        ("FORMAT = 'orc', path = ''", "path = ''; a path names a folder"),
+        ("format = 'delta'", "without a path or a table"),
+        ("format = 'kafka', topic = 't'", "without kafka.bootstrap.servers"),
+        ("format = 'kafka', kafka.bootstrap.servers = 'h:9'", "without a topic, or a column of that name"),
+        ("format = 'cvs', path = 'out'", "format = 'cvs'; .* Did you mean \"csv\"?"),
+        ("format = 'text', path = 'out'", "a line of text is one STRING column"),
+        ("format = 'json', path = 'out', results = 'shared'", "results = 'shared' with format = 'json'"),
+        ("compression = 'zip'", "compression = 'zip'; it is one of lz4"),
+        ("format = 'json', path = 'out', compression = 'zstd'", "compression = 'zstd'; it is one of none, bzip2"),
+    ],
+)
+def test_sinks_are_checked_before_anything_starts(begin: Begin, options: str, message: str) -> None:
+    with pytest.raises(ScriptError, match=rf"query 'q', line 4, column 14: .*{message}"):
+        begin(FROM_FILES + query("q", options))
+    control = begin(FROM_FILES + query("other"))
+    control.registry.ask("add", "q", query("q", options).rstrip(";"))
+    assert not control.change(2)
+
+
+@pytest.mark.parametrize(
+    ("select", "options"),
+    [
+        (SELECT.replace("A.k, A.s", "A.s"), "format = 'text', path = 'out'"),
+        (SELECT.replace("A.s", "A.s AS topic"), "format = 'kafka', kafka.bootstrap.servers = 'h:9'"),
+        (SELECT.replace("A.k,", "A.k AS key,"), "format = 'kafka', kafka.bootstrap.servers = 'h:9', TOPIC = 't'"),
+        (SELECT, "format = 'delta', Table = 'results'"),
+        (SELECT, "format = 'com.example.Sink', anything = 1"),
+        (SELECT, "format = 'noop'"),
+    ],
+)
+def test_sinks_that_lack_nothing(begin: Begin, select: str, options: str) -> None:
+    assert "q" in begin(FROM_FILES + query("q", options, select)).sinks.external
+
+
+def test_no_query_is_called_as_the_folder_of_shared_rows(begin: Begin) -> None:
+    with pytest.raises(ScriptError, match='a query named "Shared"; results/shared/ holds'):
+        begin(FROM_FILES + query("Shared"))
+
+
+def test_queries_share_a_path_only_if_they_write_alike(begin: Begin) -> None:
+    shared = "format = 'csv', path = 'out', header = 'true'"
+    begin(FROM_FILES + query("a", shared) + query("b", shared.replace("out", "./out/").replace("path", "Path")))
+    for other in ("format = 'json', path = 'out'", "path = 'out'", "format = 'csv', path = 'out'"):
+        with pytest.raises(ScriptError, match=r"query 'b', .* b and a write to '.*/out' in different ways"):
+            begin(FROM_FILES + query("a", shared) + query("b", other), "other")
+
+
+def test_compression_goes_to_the_writer(begin: Begin) -> None:
+    control = begin(FROM_FILES + query("q", "format = 'json', path = 'out', compression = 'gzip'"))
+    assert ("compression", "gzip") in control.sinks.external["q"].options

@@ -35,6 +35,15 @@ def kernel(seconds: int) -> None:
 
 
 @bench.command()
+@click.option("--rounds", type=int, default=7, show_default=True, help="Turns each way takes.")
+def tricks(rounds: int) -> None:
+    """What each trick of the engine brings, against the plain way to the same result."""
+    from millstream.lab.bench import tricks as bench_tricks
+
+    _show(bench_tricks.report(rounds))
+
+
+@bench.command()
 @click.option("--rounds", type=int, default=3, show_default=True, help="Turns each way takes.")
 def slicing(rounds: int) -> None:
     """Whether the slices the planner calls cheapest are the fastest on the engine."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.changes import Changes
 from millstream.cli.running import Signals, log_of, open_pipeline, places_of
 from millstream.cli.screen import Screen, screen_for
 from millstream.cli.words import count, near, seconds, size
 from millstream.compile import compile_script
 from millstream.errors import PipelineFailed, ScriptError, Where
 from millstream.lab.workloads.datacentre import SPAN, STREAMS, Feed, join_times, unshared_rows
+from millstream.pipeline.changes import Changes
 from millstream.pipeline.directory import Directory
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def run_demo(place: str | None, length: float) -> None:
         pipeline = open_pipeline("datacentre", directory, screen, script=SCRIPT)
         signals.stop(pipeline)
         finished = _run(pipeline, directory, screen, feed)
-    screen.end(directory.place, places_of(pipeline, directory))
+    screen.end(directory.location, places_of(pipeline, directory))
     if finished:
-        for text in _savings(screen, feed, Changes.of(directory.place).in_force().text()):
+        for text in _savings(screen, feed, Changes.of(directory.location).current().text()):
             click.echo(text)
     for text in _how_to_look(directory):
         click.echo(text)
@@ -103,9 +103,9 @@ def _write(feed: Feed, directory: Directory, screen: Screen, over: threading.Eve
     for step in feed.write(lambda length: not over.wait(max(0.0, length)), begun):
         if step == feed.steps // 2 - 1:
             # What `millstream query add` does.
-            changes = Changes.of(directory.place)
-            (ticket,) = changes.add(ADDED, "fire.sql", {}).values()
-            screen.say(f"half-way: query fire is added while the others run; {changes.outcome(ticket, 'fire')}")
+            changes = Changes.of(directory.location)
+            (asked,) = changes.add(ADDED)
+            screen.say(f"half-way: query fire is added while the others run; {changes.outcome(asked)}")
         if step == feed.steps - 1:
             done.set()
 
@@ -138,8 +138,8 @@ def _savings(screen: Screen, feed: Feed, script: str) -> Iterator[str]:
 
 def _how_to_look(directory: Directory) -> Iterator[str]:
     python, command = (near(Path(sys.executable).with_name(name)) for name in ("python", "millstream"))
-    results = f"{directory.place}/results"
+    results = f"{directory.location}/results"
     yield ""
     yield f"The results are Parquet files, a folder per query, in {results}"
-    yield f"  {command} query list {directory.place}"
+    yield f"  {command} query list {directory.location}"
     yield f"""  {python} -c "import pyarrow.parquet as pq; print(pq.read_table('{results}/alarm').slice(0, 5))\""""

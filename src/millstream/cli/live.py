@@ -35,7 +35,7 @@ def line(batch: BatchProgress) -> str:
         shown.append(f"{count(sum(batch.late.values()))} late")
     if batch.deferred:
         held = ", reading is held back" if batch.held_back else ""
-        shown.append(f"{counted(batch.deferred, 'unit')} put off{held}")
+        shown.append(f"{counted(batch.deferred, 'unit')} deferred{held}")
     return "  ".join(shown)
 
 
@@ -110,7 +110,7 @@ def _queries(history: History, now: float | None) -> Table:
 
 
 def _state(last: BatchProgress) -> list[RenderableType]:
-    waiting = f", {counted(last.deferred, 'unit')} put off" if last.deferred else ""
+    waiting = f", {counted(last.deferred, 'unit')} deferred" if last.deferred else ""
     waiting += ", reading is held back" if last.held_back else ""
     lines: list[RenderableType] = [Text(f"state {count(last.state_rows)} rows, {size(last.state_bytes)}{waiting}")]
     for chain, slices in last.slices.items():

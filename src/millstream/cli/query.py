@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from millstream.cli.script import functions_option, read_functions, read_script
+from millstream.cli.script import errors_at_their_lines, functions_option, read_functions, read_script
 
 
 @click.group()
@@ -24,12 +24,14 @@ def add(directory: str, file: str, functions: tuple[str, ...]) -> None:
 
     They see rows from the next batch on, and join them with the state that is there.
     """
-    from millstream.cli.changes import Changes
+    from millstream.pipeline.changes import Changes
 
     text = sys.stdin.read() if file == "-" else read_script(file)
-    changes = Changes.of(directory)
-    for name, ticket in changes.add(text, file, read_functions(functions)).items():
-        click.echo(f"{name}: {changes.outcome(ticket, name)}")
+    changes = Changes.of(directory, read_functions(functions))
+    with errors_at_their_lines(text, file):
+        found = changes.add(text, file)
+    for asked in found:
+        click.echo(f"{asked.query}: {changes.outcome(asked)}")
 
 
 @query.command()
@@ -37,11 +39,10 @@ def add(directory: str, file: str, functions: tuple[str, ...]) -> None:
 @click.argument("name")
 def drop(directory: str, name: str) -> None:
     """End the query NAME of the pipeline in DIRECTORY. Its results stay."""
-    from millstream.cli.changes import Changes
+    from millstream.pipeline.changes import Changes
 
     changes = Changes.of(directory)
-    ticket = changes.drop(name)
-    click.echo(f"{name}: {changes.outcome(ticket, name)}")
+    click.echo(f"{name}: {changes.outcome(changes.drop(name))}")
 
 
 @query.command("list")
@@ -50,7 +51,8 @@ def drop(directory: str, name: str) -> None:
 @functions_option
 def list_queries(directory: str, for_machines: bool, functions: tuple[str, ...]) -> None:
     """Show the queries of the pipeline in DIRECTORY: window, first batch, rows; and those stopped by an error."""
-    from millstream.cli.changes import Changes, as_json, listed, row
+    from millstream.cli.changes import as_json, listed, row
+    from millstream.pipeline.changes import Changes
 
     changes = Changes.of(directory)
     found = list(listed(changes, read_functions(functions)))
@@ -58,7 +60,7 @@ def list_queries(directory: str, for_machines: bool, functions: tuple[str, ...])
         click.echo(json.dumps(as_json(changes, found), indent=1))
         return
     running = "running" if changes.directory.is_running() else "stopped"
-    click.echo(f"{changes.directory.place}: {running}, batch {changes.batch()}")
+    click.echo(f"{changes.directory.location}: {running}, batch {changes.batch()}")
     rows = [("query", "window", "since batch", "rows", "results"), *(row(one) for one in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for name, window, since, number, place in rows:

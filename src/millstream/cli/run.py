@@ -11,7 +11,7 @@ from millstream.plan.calibration import load
 @click.command()
 @script_options
 @click.option("--directory", metavar="DIR", help="Where state and results are kept.  [default: state/<name of FILE>]")
-@click.option("--drain", is_flag=True, help="Process what is there, finish what was put off, and stop.")
+@click.option("--drain", is_flag=True, help="Process what is there, finish deferred work, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON per batch, and a last one with the summary.")
 @click.option("--master", metavar="URL", help="The Spark master.  [default: all cores of this machine]")
 def run(

@@ -54,7 +54,7 @@ def run_script(
         signals.stop(pipeline)
         with screen:
             failure = run_pipeline(pipeline, place, drain=drain)
-    screen.end(place.place, places_of(pipeline, place), None if failure is None else str(failure))
+    screen.end(place.location, places_of(pipeline, place), None if failure is None else str(failure))
     if failure is not None:
         raise failure
 
@@ -93,7 +93,7 @@ def open_pipeline(
     spark = make_session(name, master, log=log)
     pipeline = Pipeline(
         name,
-        directory.place,
+        directory.location,
         script=script,
         spark=spark,
         functions=functions,
@@ -120,7 +120,7 @@ def places_of(pipeline: Pipeline, directory: Directory) -> dict[str, str]:
 
 def log_of(directory: Directory) -> Path:
     """Spark's own words: in the directory, or here where that is on another file system."""
-    return Path(directory.place) / "spark.log" if directory.files.is_local else Path("spark.log")
+    return Path(directory.location) / "spark.log" if directory.files.is_local else Path("spark.log")
 
 
 class Signals:
@@ -178,7 +178,7 @@ def run_pipeline(pipeline: Pipeline, directory: Directory, *, drain: bool) -> Pi
         return failure
     except (PipelineFailed, OSError) as failure:
         return PipelineFailed(
-            f"{directory.place}: {failure}; nothing of the batch counts, all before it is committed."
+            f"{directory.location}: {failure}; nothing of the batch counts, all before it is committed."
             f" See {log_of(directory)}, and start again when the cause is gone."
         )
     return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,45 +71,32 @@ def compile_text(
     functions: dict[str, Function] | None = None,
     settings: dict[str, str] | None = None,
     calibration: Calibration | None = None,
-    before: str = "",
-    base: str = "",
 ) -> Plan:
-    """The plan; or all errors, each with the line it is about, and exit code 2.
-
-    `before` is text that was valid when it was read: places are counted from its end. Relative paths count from `base`.
-    """
-    try:
-        plan = compile_script(before + text, functions=functions, settings=settings, calibration=calibration)
-        wrong = wrong_ends(plan.script, base)
+    """The plan; or all errors, each with the line it is about, and exit code 2."""
+    with errors_at_their_lines(text, name):
+        plan = compile_script(text, functions=functions, settings=settings, calibration=calibration)
+        wrong = wrong_ends(plan.script)
         if wrong:
             raise ScriptErrors(wrong)
         try_out(plan, functions)
-        return plan
-    except ScriptErrors as found:
-        for error in _placed(found.errors, before.count("\n")):
-            click.echo(f"error: {error}", err=True)
+    return plan
+
+
+@contextmanager
+def errors_at_their_lines(text: str, name: str) -> Iterator[None]:
+    """Shows the errors of a text, each with the line it is about, and ends the command with exit code 2."""
+    try:
+        yield
+    except (ScriptError, ScriptErrors) as found:
+        errors = found.errors if isinstance(found, ScriptErrors) else (found,)
+        for error in errors:
+            # What has no place in the text was said on the command line.
+            placed = error if str(error.where) else error.at(Where(file="--set"))
+            click.echo(f"error: {placed}", err=True)
             click.echo(_excerpt(text, error.where), err=True, nl=False)
-        count = len(found.errors)
+        count = len(errors)
         click.echo(f"{name}: {count} error{'s' if count > 1 else ''}, nothing was started", err=True)
         raise click.exceptions.Exit(2) from None
-
-
-def _placed(errors: Iterable[ScriptError], skipped: int) -> Iterator[ScriptError]:
-    """Errors with their lines counted after so many others."""
-    for error in errors:
-        line = error.where.line - skipped
-        if not error.where.line:
-            # What has no place in the text was said on the command line.
-            yield error.at(Where(file="--set"))
-        elif line > 0:
-            yield ScriptError(error.found, error.valid, error.todo, replace(error.where, line=line))
-        else:
-            yield ScriptError(
-                error.found,
-                error.valid,
-                "It is in force already: name the same --functions as the pipeline was started with.",
-                Where(query=error.where.query),
-            )
 
 
 def _excerpt(text: str, where: Where) -> str:

@@ -25,7 +25,7 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     yield f"time in batches {seconds(history.seconds)}: {split}"
     yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
     if last.deferred:
-        yield f"{counted(last.deferred, 'unit')} of work put off: a restart takes them up, --drain finishes them"
+        yield f"{counted(last.deferred, 'unit')} of work deferred: a restart takes them up, --drain finishes them"
     names = history.queries()
     wide = max((len(name) for name in names), default=0)
     numbers = {name: count(history.rows_out[name]) for name in names}

@@ -1,7 +1,7 @@
-"""The waiting work of all chains of a shard, in the order of one policy, and runs that a budget ends.
+"""The deferred units of all chains of a shard, done in the order of a policy until a budget is spent.
 
-Chains keep ledgers of what waits. The backlog knows all of them: a policy chooses among the slices of every chain, and
-a budget is for all chains together.
+Each chain has a ledger of its deferred units. The policy chooses among the slices of all chains, and the budget is for
+all chains together.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
 from millstream.engine.path import Path
-from millstream.engine.units import Ledger, Task, Walk
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
+from millstream.engine.ready_queue import ReadyQueue
+from millstream.engine.units import Ledger, ProbeProgress, Task
 
 _HANDFUL = 32
 Done = Iterator[tuple[ChainRun, Joined]]
-"""Rows as they are made, with their chain. Work goes on when the next ones are asked for."""
+"""Rows as they are made, with their chain. Runnable goes on when the next ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Backlog:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._agenda: Agenda[Walk] = Agenda()
+        self._ready: ReadyQueue[ProbeProgress] = ReadyQueue()
         self._chains: dict[Ledger, ChainRun] = {}
         self._known: list[tuple[Ledger, int, int]] = []
         self.choosing = 0
@@ -52,7 +52,7 @@ class Backlog:
         return sum(ledger.memory() for ledger in self._chains)
 
     def run(self, chains: Sequence[ChainRun], budget: Budget) -> Done:
-        """Does the chains' waiting units until the budget is spent or none is left."""
+        """Does deferred units until the budget is spent or none is left."""
         began = time.perf_counter_ns()
         self._look(chains)
         self.choosing += time.perf_counter_ns() - began
@@ -66,25 +66,25 @@ class Backlog:
         known = [(chain.ledger, chain.ledger.rewritten, chain.paths.drifts) for chain in chains]
         anew = known != self._known
         if anew:
-            self._agenda.clear()
+            self._ready.clear()
             self._chains = {chain.ledger: chain for chain in chains}
             self._known = known
         for chain in chains:
             fresh = chain.ledger.fresh()
-            for walk in chain.ledger.walks() if anew else fresh:
-                self._agenda.put(walk, _work(walk, chain))
+            for progress in chain.ledger.in_progress() if anew else fresh:
+                self._ready.put(progress, _runnable(progress, chain))
 
     def _run_units(self, count: int) -> Done:
         for _ in range(count):
-            walk = self._choose()
-            if walk is None:
+            progress = self._choose()
+            if progress is None:
                 return
-            at, unit = walk.at, walk.ledger.take(walk)
-            if not walk.tasks:
-                self._agenda.drop(walk)
-            elif walk.at > at:
-                self._agenda.advance(walk)
-            chain = self._chains[walk.ledger]
+            at, unit = progress.at, progress.ledger.take(progress)
+            if not progress.tasks:
+                self._ready.drop(progress)
+            elif progress.at > at:
+                self._ready.advance(progress)
+            chain = self._chains[progress.ledger]
             for joined in chain.execute([unit]):
                 yield chain, joined
 
@@ -109,28 +109,28 @@ class Backlog:
     def take_tasks(self, count: int, limit: float = float("inf")) -> list[tuple[ChainRun, Task, float]]:
         """The next tasks by the policy with what they may cost: so many, or until they come to the limit."""
         began = time.perf_counter_ns()
-        found: list[tuple[Walk, Task, float]] = []
+        found: list[tuple[ProbeProgress, Task, float]] = []
         total = 0.0
-        while len(found) < count and (not found or total < limit) and (walk := self._choose()) is not None:
-            work = self._agenda[walk]
+        while len(found) < count and (not found or total < limit) and (progress := self._choose()) is not None:
+            work = self._ready[progress]
             cost = work.path.stages[work.at].cost * work.queue
-            found.append((walk, walk.ledger.take_task(walk), cost))
+            found.append((progress, progress.ledger.take_task(progress), cost))
             total += cost
-            if walk.tasks:
-                self._agenda.advance(walk)
+            if progress.tasks:
+                self._ready.advance(progress)
             else:
-                self._agenda.drop(walk)
+                self._ready.drop(progress)
         self.choosing += time.perf_counter_ns() - began
-        return [(self._chains[walk.ledger], task, cost) for walk, task, cost in found]
+        return [(self._chains[progress.ledger], task, cost) for progress, task, cost in found]
 
-    def _choose(self) -> Walk | None:
-        return self._agenda.choose(self._policy, self, self._plans)
+    def _choose(self) -> ProbeProgress | None:
+        return self._ready.choose(self._policy, self, self._plans)
 
     def _plans(self) -> Mapping[str, Sequence[Path]]:
         return {name: paths for chain in self._chains.values() for name, paths in chain.paths.plans().items()}
 
 
-def _work(walk: Walk, chain: ChainRun) -> Work:
-    probe, rows = walk.probe, len(walk.probe)
-    path = chain.paths.path(probe.side, walk.whole, walk.nbytes / rows)
-    return Work(path, walk.at, rows, probe.batch, probe.number)
+def _runnable(progress: ProbeProgress, chain: ChainRun) -> Runnable:
+    probe, rows = progress.probe, len(progress.probe)
+    path = chain.paths.path(probe.side, progress.whole, progress.nbytes / rows)
+    return Runnable(path, progress.at, rows, probe.batch, probe.number)

@@ -46,11 +46,11 @@ class BatchInput:
 
 
 class Results(NamedTuple):
-    """Rows for all queries that get them, with the batch in which their probing tuples arrived."""
+    """Rows for all queries that get them. `arrived` counts the rows by the batch in which their probing tuples came."""
 
     queries: list[str]
-    batch: int
     rows: pa.RecordBatch
+    arrived: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

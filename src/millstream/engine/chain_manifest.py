@@ -8,7 +8,7 @@ from typing import Any
 from millstream.engine.files import Stamp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
     """A segment by the name it has in its store, with what there is to know of it without opening it.
 
@@ -31,8 +31,8 @@ class SegmentEntry:
         return cls(**{**saved, "stamps": tuple(Stamp(**stamp) for stamp in saved["stamps"])})
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingUnit:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredUnit:
     """A unit by the numbers of its segments."""
 
     probe: int
@@ -50,7 +50,7 @@ class HeldEntry:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChainManifest:
     """`numbered` is the last number given to a segment; `taken` counts the rows that ever became state, `expired` those
     of them that are gone, so the segments hold just the difference.
@@ -60,7 +60,7 @@ class ChainManifest:
     taken: int = 0
     expired: int = 0
     segments: tuple[SegmentEntry, ...] = ()
-    ledger: tuple[WaitingUnit, ...] = ()
+    ledger: tuple[DeferredUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +80,8 @@ class ChainManifest:
             taken=saved["taken"],
             expired=saved["expired"],
             segments=tuple(SegmentEntry.from_json(entry) for entry in saved["segments"]),
-            ledger=tuple(WaitingUnit(*unit) for unit in saved["ledger"]),
+            ledger=tuple(
+                DeferredUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
+            ),
             held=tuple(HeldEntry(**entry) for entry in saved["held"]),
         )

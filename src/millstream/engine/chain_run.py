@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from millstream.engine.chain_manifest import ChainManifest, HeldEntry, WaitingUnit
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.joiner import Joined, Joiner
 from millstream.engine.order_bounds import order_bounds
+from millstream.engine.policy import Policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import Bounds, sequenced
 from millstream.engine.segment import Segment
@@ -19,7 +20,6 @@ from millstream.engine.statistics import ChainStatistics
 from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Ledger, Unit
 from millstream.engine.watermark import NEVER
-from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT, Chain
@@ -73,7 +73,7 @@ class ChainRun:
         return self._compiled.since()
 
     def arrive(self, rows: Mapping[str, pa.RecordBatch], batch: int) -> None:
-        """Rows in time become segments; what they meet is joined by `run_all`, or waits after `put_off`."""
+        """Rows in time become segments; what they meet is joined by `run_all`, or waits after `defer`."""
         self.batch = batch
         for side in (LEFT, RIGHT):
             made: list[Segment] = []
@@ -112,7 +112,7 @@ class ChainRun:
             self.statistics.served(joined.queries, joined.rows.num_rows, self.batch)
             yield joined
 
-    def put_off(self) -> None:
+    def defer(self) -> None:
         """What has just arrived becomes units that wait; they name segments as the store holds them."""
         self.keep()
         for side in (LEFT, RIGHT):
@@ -135,7 +135,7 @@ class ChainRun:
         self._logs[side].tidy(self.watermark, busy, self._compiled.spans)
 
     def bounds(self, policy: Policy) -> dict[str, Bounds]:
-        """For each query, the earliest place a row still to come can have."""
+        """For each query, the least sort key a row still to come can have."""
         return order_bounds(
             self._compiled,
             self.ledger,
@@ -152,7 +152,10 @@ class ChainRun:
     def saved(self, held: Sequence[HeldEntry] = ()) -> ChainManifest:
         """What a later run needs to go on from here; `held` names rows that wait for their turn."""
         self.keep()
-        units = [WaitingUnit(u.probe.number, u.state.number, u.interval.lo, u.interval.hi) for u in self.ledger.units()]
+        units = [
+            DeferredUnit(probe=one.probe.number, state=one.state.number, lo=one.interval.lo, hi=one.interval.hi)
+            for one in self.ledger.units()
+        ]
         return ChainManifest(
             numbered=self._counts.numbered,
             taken=self._counts.taken,

@@ -34,10 +34,10 @@ def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SP
         oldest = _oldest(lane, stop, busy, max(lane[0].reach, 0) // (1 if newest < SMALL else spans))
         larger, small = min(_LEAST + SMALL / 2 / newest, _MOST), min(_MOST * newest, SMALL)
         younger, start = 0, stop - 1
-        for place in range(stop - 1, oldest - 1, -1):
-            size = len(lane[place])
+        for index in range(stop - 1, oldest - 1, -1):
+            size = len(lane[index])
             if size < larger * younger or size + younger <= small:
-                start = place
+                start = index
             younger += size
         if start < stop - 1:
             return slice(start, stop)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.compaction import SPANS
-from millstream.engine.guards import find_guards
+from millstream.engine.fan_out import FanOut
+from millstream.engine.gathered_rows import GatheredRows
 from millstream.engine.intake import Intake, equal_columns
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, building, wide_columns
 from millstream.engine.segment import Segment
-from millstream.engine.serving import Layout
-from millstream.engine.stacked import Stacked
+from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.engine.units import Unit, needed
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
@@ -39,7 +39,7 @@ class CompiledChain:
                 self.members[member.name] = MemberRun(member, functions, since.get(member.name, 0))
         self.conditions = Conditions(functions, self.members.values())
         with building(self.members):
-            self._guards = find_guards(chain.members, functions)
+            self._shared_bounds = find_shared_bounds(chain.members, functions)
             self.intake = {side: Intake(chain, side, functions, self.conditions, hash_bits) for side in (LEFT, RIGHT)}
         self._equal = {side: equal_columns(chain, side) for side in (LEFT, RIGHT)}
         self._wide_keys = wide_columns(expr for key in chain.keys for expr in (key.left, key.right))
@@ -47,7 +47,7 @@ class CompiledChain:
             piece.interval: min(self.members[name].since for name in piece.queries) for piece in chain.slices
         }
         self._slice_of: dict[Interval, Slice] = {piece.interval: piece for piece in chain.slices}
-        self._layouts: dict[tuple[Interval, int, int], Layout] = {}
+        self._fan_outs: dict[tuple[Interval, int, int], FanOut] = {}
         self.youngest = max((member.since for member in self.members.values()), default=0)
         """The first batch whose tuples all queries may see."""
         # Where nothing is routed a shorter segment has nothing to gain.
@@ -86,20 +86,20 @@ class CompiledChain:
         """How the state of a side is searched."""
         return self.chain.access.left if side == LEFT else self.chain.access.right
 
-    def layout(self, piece: Slice, within: Interval, batch: int) -> Layout:
+    def fan_out(self, piece: Slice, within: Interval, batch: int) -> FanOut:
         """Who gets which pairs. It is the same for all pairs of a slice between the same cuts, once every query may see
         them.
         """
-        place = piece.interval, bisect_right(piece.cuts, within.lo), bisect_left(piece.cuts, within.hi)
-        known = self._layouts.get(place) if batch >= self.youngest else None
+        between = piece.interval, bisect_right(piece.cuts, within.lo), bisect_left(piece.cuts, within.hi)
+        known = self._fan_outs.get(between) if batch >= self.youngest else None
         if known is None:
             members = [self.members[name] for name in piece.queries if self.members[name].since <= batch]
-            known = Layout(within, piece.cuts[place[1] : place[2]], members, self._guards)
+            known = FanOut(within, piece.cuts[between[1] : between[2]], members, self._shared_bounds)
             if batch >= self.youngest:
-                self._layouts[place] = known
+                self._fan_outs[between] = known
         return known
 
-    def pairs(self, probe: Segment, state: Segment | Stacked, probe_rows: Ints, state_rows: Ints) -> Pairs:
+    def pairs(self, probe: Segment, state: Segment | GatheredRows, probe_rows: Ints, state_rows: Ints) -> Pairs:
         """Matched rows whose keys are equal; where codes are hashes they may collide, and the keys decide."""
         equal = self._equal[probe.side]
         met = Pairs(probe, state, probe_rows, state_rows, equal)

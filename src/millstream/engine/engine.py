@@ -136,7 +136,7 @@ class Engine:
         self._shard.keep()
 
     def _hand_out(self, results: Iterable[Results]) -> None:
-        for queries, _, rows in results:
+        for queries, rows, _ in results:
             for query in queries:
                 self._sink(query, rows)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from millstream.engine.arrow import Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_expr
 from millstream.engine.keys import codes, is_exact
-from millstream.engine.pairs import Conditions, Pairs, Place, blaming
+from millstream.engine.pairs import ColumnRef, Conditions, Pairs, blaming
 from millstream.engine.segment import Segment, build
 from millstream.model.expr import Column
 from millstream.model.functions import Function
@@ -23,14 +23,14 @@ control character in its name.
 """
 
 
-def equal_columns(chain: Chain, probing: str) -> dict[Place, Place]:
+def equal_columns(chain: Chain, probing: str) -> dict[ColumnRef, ColumnRef]:
     """The state's columns whose values are those of a column of the probing side, because they are the join key."""
-    found: dict[Place, Place] = {}
+    found: dict[ColumnRef, ColumnRef] = {}
     for key in chain.keys:
         left, right = key.left, key.right
         if isinstance(left, Column) and isinstance(right, Column) and left.type == right.type == key.type:
-            places = ((left.source, left.name), (right.source, right.name))
-            found.update([places[::-1] if probing == LEFT else places])
+            refs = ((left.source, left.name), (right.source, right.name))
+            found.update([refs[::-1] if probing == LEFT else refs])
     return found if is_exact([arrow_type(key.type) for key in chain.keys]) else {}
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from millstream.engine.compaction import SMALL
 from millstream.engine.compiled_chain import CompiledChain
+from millstream.engine.fan_out import PairRouter, Served
+from millstream.engine.gathered_rows import MatchRanges
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import Matches, matches, ranges
-from millstream.engine.serving import Served, Server
-from millstream.engine.stacked import Met
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.units import Unit
 from millstream.model.interval import Interval
@@ -43,10 +43,10 @@ class Joiner:
 
     def _one_by_one(self, units: Sequence[Unit]) -> Iterator[Served]:
         for unit in units:
-            server = self._server([unit], self._chunk)
+            router = self._router([unit], self._chunk)
             for met in self._met(unit):
-                yield from server.serve(self._compiled.pairs(unit.probe, unit.state, *met))
-            yield from server.finish()
+                yield from router.serve(self._compiled.pairs(unit.probe, unit.state, *met))
+            yield from router.finish()
 
     def _together(self, units: Sequence[Unit]) -> Iterator[Served] | None:
         """Units of one small probe: their matches are put together before they are routed. None where one row has too
@@ -59,17 +59,17 @@ class Joiner:
             began = time.perf_counter_ns()
             found.append(ranges(unit.probe, unit.state, unit.within))
             took.append(time.perf_counter_ns() - began)
-        met = Met([unit.state for unit in units], found)
+        met = MatchRanges([unit.state for unit in units], found)
         states = met.stacked(self._chunk)
         if states is None:
             return None
         for unit, pairs, nanoseconds in zip(units, met.of_each(), took, strict=True):
             self._statistics.done(unit.interval, unit.probe, unit.state, pairs, nanoseconds)
-        server, probe = self._server(units), units[0].probe
+        router, probe = self._router(units), units[0].probe
         return (
             served
             for state in states
-            for served in server.serve(self._compiled.pairs(probe, state, state.rows, state.positions))
+            for served in router.serve(self._compiled.pairs(probe, state, state.rows, state.positions))
         )
 
     def _met(self, unit: Unit) -> Iterator[Matches]:
@@ -81,9 +81,9 @@ class Joiner:
             yield some
         self._statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
 
-    def _server(self, units: Sequence[Unit], enough: int = 0) -> Server:
+    def _router(self, units: Sequence[Unit], enough: int = 0) -> PairRouter:
         """For the queries that get pairs of these units, all of one probing segment and one slice."""
         looked_at = [unit.within for unit in units]
         within = Interval(min(one.lo for one in looked_at), max(one.hi for one in looked_at))
-        layout = self._compiled.layout(self._compiled.slice_of(units[0].interval), within, units[0].probe.batch)
-        return Server(layout, within, self._compiled.conditions, enough)
+        fan_out = self._compiled.fan_out(self._compiled.slice_of(units[0].interval), within, units[0].probe.batch)
+        return PairRouter(fan_out, within, self._compiled.conditions, enough)

@@ -1,4 +1,4 @@
-"""Strict order: for each query, the earliest place that a row still to come can have."""
+"""Strict order: for each query, the least sort key that a row still to come can have."""
 
 from __future__ import annotations
 

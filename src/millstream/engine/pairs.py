@@ -12,14 +12,14 @@ import pyarrow as pa
 from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
+from millstream.engine.gathered_rows import GatheredRows
 from millstream.engine.segment import Condition, Segment
-from millstream.engine.stacked import Stacked
 from millstream.errors import MillstreamError, QueryFailed
 from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, RIGHT, Member
 
-Place = tuple[int, str]
+ColumnRef = tuple[int, str]
 """A column by its source, 0 or 1, and its name."""
 Wide = tuple[tuple[str, ...], tuple[str, ...]]
 """Columns of the left and of the right side whose width is not fixed by their types."""
@@ -28,8 +28,8 @@ Wide = tuple[tuple[str, ...], tuple[str, ...]]
 def wide_columns(exprs: Iterable[Expr]) -> Wide:
     """Those that expressions use."""
     used = {part for expr in exprs for part in walk(expr) if isinstance(part, Column)}
-    places = sorted({(one.source, one.name) for one in used if widths.is_bulky(arrow_type(one.type))})
-    left, right = (tuple(name for source, name in places if source == side) for side in (0, 1))
+    refs = sorted({(one.source, one.name) for one in used if widths.is_bulky(arrow_type(one.type))})
+    left, right = (tuple(name for source, name in refs if source == side) for side in (0, 1))
     return left, right
 
 
@@ -41,12 +41,12 @@ class Pairs:
     are fewer and at hand.
     """
 
-    left: Segment | Stacked
-    right: Segment | Stacked
+    left: Segment | GatheredRows
+    right: Segment | GatheredRows
     left_rows: Ints
     right_rows: Ints
-    equal: Mapping[Place, Place]
-    _gathered: dict[Place, pa.Array] = field(default_factory=dict)
+    equal: Mapping[ColumnRef, ColumnRef]
+    _gathered: dict[ColumnRef, pa.Array] = field(default_factory=dict)
     _whole: tuple[Pairs, int] | None = None
     """Of which pairs these are a stretch, and where it begins."""
 
@@ -54,21 +54,21 @@ class Pairs:
         return len(self.left_rows)
 
     def column(self, column: Column) -> pa.Array:
-        place = (column.source, column.name)
-        return self._column(self.equal.get(place, place))
+        ref = (column.source, column.name)
+        return self._column(self.equal.get(ref, ref))
 
-    def _column(self, place: Place) -> pa.Array:
+    def _column(self, ref: ColumnRef) -> pa.Array:
         """Gathered once. A stretch takes its part of the whole where others will want the rest of it too."""
-        known = self._gathered.get(place)
+        known = self._gathered.get(ref)
         if known is not None:
             return known
-        source, name = place
+        source, name = ref
         if self._whole is not None:
             whole, start = self._whole
-            if place in whole._gathered or 2 * len(self) >= len(whole):
-                return whole._column(place).slice(start, len(self))
+            if ref in whole._gathered or 2 * len(self) >= len(whole):
+                return whole._column(ref).slice(start, len(self))
         segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
-        known = self._gathered[place] = segment.gather(name, rows)
+        known = self._gathered[ref] = segment.gather(name, rows)
         return known
 
     def cut(self, wide: Wide) -> Iterator[Pairs]:
@@ -121,7 +121,7 @@ class MemberRun:
         self.takes_all = not (member.left or member.right or member.residual)
         # A text, because a text knows its hash.
         parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
-        self.family = repr(parts)
+        self.group = repr(parts)
 
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
@@ -158,7 +158,7 @@ class Conditions:
                 self._owners.setdefault(condition, []).append(member.name)
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
-    def passed(self, segment: Segment | Stacked, condition: Condition) -> Bools:
+    def passed(self, segment: Segment | GatheredRows, condition: Condition) -> Bools:
         return segment.passes(condition, lambda one: self.on(one.rows, condition))
 
     def on(self, rows: pa.RecordBatch, condition: Condition) -> Bools:

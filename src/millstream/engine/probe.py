@@ -25,7 +25,7 @@ Matches = tuple[Ints, Ints]
 
 
 def spread(begin: Ints, counts: Ints) -> Ints:
-    """The numbers of ranges, one after the other."""
+    """The numbers of ranges, one after the other; a chunk's from a row of numbers at hand (bench tricks)."""
     ends = counts.cumsum()
     numbers: Ints = (begin - ends + counts).repeat(counts)
     numbers += _NUMBERS[: len(numbers)] if len(numbers) <= CHUNK else np.arange(len(numbers))
@@ -57,7 +57,7 @@ def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints,
 
 def ranges(probe: Segment, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
     """For each probing row, where the rows of the state that it meets begin and end."""
-    if 2 * len(probe.keys) > len(probe):
+    if 2 * len(probe.keys) > len(probe):  # else a key is looked up once for all its rows: bench tricks
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.frame import Frame, merged
+from millstream.engine.columns import Columns, merged
 from millstream.engine.keys import GROUP_BITS, Codes
 from millstream.model.expr import Expr
 
@@ -40,7 +40,7 @@ class Segment:
     side: str
     batch: int
     reach: int
-    frame: Frame
+    frame: Columns
     time: str
     first: int
     last: int
@@ -111,21 +111,21 @@ class Segment:
 
     def ranges(self, codes: Codes) -> tuple[Ints, Ints]:
         """The rows of each code, from the first up to but not including the second; none where it is no key."""
-        places = np.searchsorted(self.keys, codes) if len(self.keys) < _FEW else self._places(codes)
-        begin = self.starts.take(places, mode="clip")
-        end = self.starts.take(places + 1, mode="clip")
-        np.copyto(end, begin, where=self.keys.take(places, mode="clip") != codes)
+        positions = np.searchsorted(self.keys, codes) if len(self.keys) < _FEW else self._positions(codes)
+        begin = self.starts.take(positions, mode="clip")
+        end = self.starts.take(positions + 1, mode="clip")
+        np.copyto(end, begin, where=self.keys.take(positions, mode="clip") != codes)
         return begin, end
 
-    def _places(self, codes: Codes) -> Ints:
-        """Which is the first key not below each code."""
-        places = self._heads.take(_leading(codes, self._bits)).astype(np.int64)
+    def _positions(self, codes: Codes) -> Ints:
+        """Which is the first key not below each code, by its leading bits: faster than a search (bench tricks)."""
+        positions = self._heads.take(_leading(codes, self._bits)).astype(np.int64)
         for _ in range(_STEPS):
-            places += self.keys.take(places, mode="clip") < codes
-        behind = np.flatnonzero(self.keys.take(places, mode="clip") < codes)
+            positions += self.keys.take(positions, mode="clip") < codes
+        behind = np.flatnonzero(self.keys.take(positions, mode="clip") < codes)
         if len(behind):
-            places[behind] = np.searchsorted(self.keys, codes.take(behind))
-        return places
+            positions[behind] = np.searchsorted(self.keys, codes.take(behind))
+        return positions
 
     def locate(self, begin: Ints, end: Ints, times: Ints) -> Ints:
         """In each range of rows of one key, the first row not before a time: a binary search of all ranges at once."""
@@ -149,7 +149,7 @@ def _leading(codes: Codes, bits: int) -> Ints:
 
 def build(number: int, side: str, batch: int, reach: int, rows: pa.RecordBatch, time: str, codes: Codes) -> Segment:
     """Sorts rows into a segment."""
-    frame = Frame.of(rows)
+    frame = Columns.of(rows)
     times = frame.values[time]
     in_time = bool((times[1:] >= times[:-1]).all())
     order = _order(codes) if in_time else np.lexsort((times, codes))
@@ -178,7 +178,7 @@ def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment
 
 
 def _sorted(
-    number: int, side: str, batch: int, reach: int, frame: Frame, time: str, span: tuple[int, int], codes: Codes
+    number: int, side: str, batch: int, reach: int, frame: Columns, time: str, span: tuple[int, int], codes: Codes
 ) -> Segment:
     fresh = np.empty(len(codes) + 1, dtype=np.bool_)
     fresh[0] = fresh[-1] = True
@@ -192,7 +192,7 @@ def _sorted(
 def _order(codes: Codes) -> Ints:
     """The stable order of codes.
 
-    Their last bits make room for their positions, so that plain numbers are sorted, which is several times faster.
+    Their last bits make room for their positions, so that plain numbers are sorted, which is faster (bench tricks).
     Codes that differ in these bits only hardly occur and may come out wrong: then all are sorted as they are.
     """
     last = np.uint64((1 << len(codes).bit_length()) - 1)

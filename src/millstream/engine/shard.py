@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrivals import arrivals
@@ -17,11 +18,11 @@ from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
+from millstream.engine.policy import Policy
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import Held, Part
+from millstream.engine.release import Bounds, OrderedBuffer, OrderedRun
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
-from millstream.engine.work import Policy
 from millstream.model.functions import Function
 from millstream.plan.nodes import Chain, Plan, Signature
 
@@ -31,7 +32,7 @@ _Parts = Iterator[Mapping[Signature, Mapping[str, pa.RecordBatch]]]
 @dataclass(slots=True)
 class _Running:
     chain: ChainRun
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, OrderedBuffer] = field(default_factory=dict)
 
 
 class Shard:
@@ -126,18 +127,18 @@ class Shard:
                     yield from self._let_through(running, joined)
             return
         for chain in found:
-            chain.put_off()
+            chain.defer()
         for chain, joined in self._backlog.run(list(found), budget):
             yield from self._let_through(found[chain], joined)
 
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
         """At once, or when their turn comes, where the order is strict."""
         if not self._strict:
-            yield Results(joined.queries, joined.batch, joined.rows)
+            yield Results(joined.queries, joined.rows, {joined.batch: joined.rows.num_rows})
             return
-        part = Part.of(joined.pairs, joined.batch, joined.rows)
+        part = OrderedRun.of(joined.pairs, joined.batch, joined.rows)
         for query in joined.queries:
-            running.held.setdefault(query, Held()).add(part)
+            running.held.setdefault(query, OrderedBuffer()).add(part)
 
     def advance(self, watermarks: Mapping[Signature, int]) -> Iterator[Results]:
         """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
@@ -145,8 +146,7 @@ class Shard:
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
             bounds = running.chain.bounds(self._policy) if self._strict else {}
             for name, held in running.held.items():
-                for rows in held.release(bounds.get(name)):
-                    yield Results([name], running.chain.batch, rows)
+                yield from _released(name, held, bounds.get(name))
 
     def _finish(self) -> Iterator[Results]:
         """Does all deferred units and lets out everything that is held: no more rows will come."""
@@ -154,8 +154,7 @@ class Shard:
         for running in self._running.values():
             running.chain.settle(running.chain.watermark)
             for name, held in running.held.items():
-                for rows in held.release(None):
-                    yield Results([name], running.chain.batch, rows)
+                yield from _released(name, held, None)
 
     def keep(self) -> None:
         """State goes where the store has it: at the latest when it is saved."""
@@ -176,6 +175,12 @@ class Shard:
     def held_rows(self) -> int:
         """How many rows wait for their turn."""
         return sum(len(held) for running in self._running.values() for held in running.held.values())
+
+    @property
+    def oldest_held(self) -> int | None:
+        """The first batch in which a probing tuple of rows that wait for their turn came."""
+        held = [held for running in self._running.values() for held in running.held.values() if len(held)]
+        return min((one.oldest for one in held), default=None)
 
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
@@ -200,7 +205,13 @@ class Shard:
             running.chain.restore(manifest)
             since = running.chain.since()
             running.held = {
-                entry.query: Held.restored(rows.load(entry.name))
+                entry.query: OrderedBuffer.restored(rows.load(entry.name))
                 for entry in manifest.held
                 if since.get(entry.query) == entry.since
             }
+
+
+def _released(query: str, held: OrderedBuffer, bounds: Bounds | None) -> Iterator[Results]:
+    for rows, arrived in held.release(bounds):
+        batches, counts = np.unique(arrived, return_counts=True)
+        yield Results([query], rows, dict(zip(batches.tolist(), counts.tolist(), strict=True)))

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.engine.columns import Columns
 from millstream.engine.files import Files, Stamp, stamp_of
-from millstream.engine.frame import Frame
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
-# A smaller segment stays in memory as it is: to open its files again would take longer than to write them.
+# A smaller segment stays in memory as it is: to open its files again takes as long as to write them (bench tricks).
 _WORTH_MAPPING = 1 << 18
 
 
@@ -121,7 +121,7 @@ class FileStore:
         )
         time = rows.schema.metadata[_TIME].decode()
         rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
-        frame = Frame.of(rows.replace_schema_metadata(rest or None))
+        frame = Columns.of(rows.replace_schema_metadata(rest or None))
         return Segment(
             known.number,
             known.side,

@@ -71,8 +71,8 @@ class Task:
 
 
 @dataclass(slots=True, eq=False)
-class Walk:
-    """A probing segment on its way: the tasks it has left, the next one last, and all intervals of its way."""
+class ProbeProgress:
+    """How far a probing segment has come: the tasks it has left, the next one last, and all its intervals."""
 
     ledger: Ledger
     probe: Segment
@@ -86,10 +86,10 @@ class Walk:
 
 
 class Ledger:
-    """Units of one chain that wait to be done, by probing segment and interval."""
+    """The deferred units of one chain, by probing segment and interval."""
 
     def __init__(self) -> None:
-        self._walks: dict[int, Walk] = {}
+        self._progress: dict[int, ProbeProgress] = {}
         self._named: Counter[int] = Counter()
         self._earliest: dict[Interval, list[tuple[int, int, int, int]]] = {}
         self._changed: set[int] = set()
@@ -110,8 +110,8 @@ class Ledger:
             yield from task.units()
 
     def tasks(self) -> Iterator[Task]:
-        for walk in self._walks.values():
-            yield from reversed(walk.tasks)
+        for progress in self._progress.values():
+            yield from reversed(progress.tasks)
 
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
         """For each interval with work the earliest time and batch a row of it can have."""
@@ -135,19 +135,19 @@ class Ledger:
             self._named.update(state.number for state in states)
             self._units += len(states)
         noted: Iterable[int] = changed
-        if not changed.keys().isdisjoint(self._walks):
-            self._earliest, noted = {}, {**self._walks, **changed}  # places have moved
+        if not changed.keys().isdisjoint(self._progress):
+            self._earliest, noted = {}, {**self._progress, **changed}  # steps are numbered anew
         for tasks in changed.values():
             self._begin(tasks[0].probe, tasks)
         for number in noted:
-            walk = self._walks[number]
-            for place, task in enumerate(reversed(walk.tasks), start=walk.at):
-                entry = (task.first, walk.probe.batch, number, place)
+            progress = self._progress[number]
+            for step, task in enumerate(reversed(progress.tasks), start=progress.at):
+                entry = (task.first, progress.probe.batch, number, step)
                 heapq.heappush(self._earliest.setdefault(task.interval, []), entry)
         self._changed |= changed.keys()
 
     def _begin(self, probe: Segment, tasks: list[Task]) -> None:
-        before = self._walks.get(probe.number)
+        before = self._progress.get(probe.number)
         if before is None:
             self._bytes += probe.nbytes
             self.now = max(self.now, probe.batch)
@@ -156,49 +156,49 @@ class Ledger:
             self.rewritten += 1
         tasks.sort(key=lambda task: (task.near, task.far, task.interval.lo))
         whole = tuple(task.interval for task in tasks)
-        self._walks[probe.number] = Walk(self, probe, tasks[::-1], whole, probe.nbytes)
+        self._progress[probe.number] = ProbeProgress(self, probe, tasks[::-1], whole, probe.nbytes)
 
-    def _is_open(self, number: int, place: int) -> bool:
-        """Whether a probing segment has not yet done its task at this place."""
-        walk = self._walks.get(number)
-        return walk is not None and place >= walk.at
+    def _is_open(self, number: int, step: int) -> bool:
+        """Whether a probing segment has not yet done its task at this step."""
+        progress = self._progress.get(number)
+        return progress is not None and step >= progress.at
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
         """Every unit replaced by what a changed plan leaves of it."""
         kept = [new for unit in self.take_all() for new in change(unit)]
         self.add(kept)
 
-    def walks(self) -> list[Walk]:
-        return list(self._walks.values())
+    def in_progress(self) -> list[ProbeProgress]:
+        return list(self._progress.values())
 
-    def fresh(self) -> list[Walk]:
-        """The walks that have begun since this was last asked."""
-        fresh = [self._walks[number] for number in self._changed if number in self._walks]
+    def fresh(self) -> list[ProbeProgress]:
+        """Those that have begun since this was last asked."""
+        fresh = [self._progress[number] for number in self._changed if number in self._progress]
         self._changed.clear()
         return fresh
 
-    def take(self, walk: Walk) -> Unit:
-        """The next unit of a walk."""
-        task = walk.tasks[-1]
+    def take(self, progress: ProbeProgress) -> Unit:
+        """The next unit of a probing segment."""
+        task = progress.tasks[-1]
         state, *others = task.states
         self._done((state,))
         if others:
-            walk.tasks[-1] = Task(task.probe, task.interval, tuple(others))
+            progress.tasks[-1] = Task(task.probe, task.interval, tuple(others))
         else:
-            self._go_on(walk)
+            self._go_on(progress)
         return Unit(task.probe, state, task.interval)
 
-    def take_task(self, walk: Walk) -> Task:
-        """The next interval of a walk, against all states at once."""
-        task = walk.tasks[-1]
+    def take_task(self, progress: ProbeProgress) -> Task:
+        """The next interval of a probing segment, against all states at once."""
+        task = progress.tasks[-1]
         self._done(task.states)
-        self._go_on(walk)
+        self._go_on(progress)
         return task
 
     def take_all(self) -> list[Unit]:
         """Everything at once, for a run that will not stop half-way."""
         units = list(self.units())
-        self._walks = {}
+        self._progress = {}
         self._named.clear()
         self._earliest.clear()
         self._changed.clear()
@@ -208,7 +208,7 @@ class Ledger:
 
     def segments(self) -> set[int]:
         """Numbers of all segments some unit still needs."""
-        return self._named.keys() | self._walks.keys()
+        return self._named.keys() | self._progress.keys()
 
     def _done(self, states: tuple[Segment, ...]) -> None:
         self._units -= len(states)
@@ -220,8 +220,8 @@ class Ledger:
             else:
                 del named[number]
 
-    def _go_on(self, walk: Walk) -> None:
-        walk.tasks.pop()
-        if not walk.tasks:
-            del self._walks[walk.probe.number]
-            self._bytes -= walk.nbytes
+    def _go_on(self, progress: ProbeProgress) -> None:
+        progress.tasks.pop()
+        if not progress.tasks:
+            del self._progress[progress.probe.number]
+            self._bytes -= progress.nbytes

@@ -6,6 +6,7 @@ same thing one microsecond apart: `d > a` is `lo = a + 1`, `d <= b` is `hi = b +
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.errors import ScriptError
@@ -87,6 +88,12 @@ def signed(time: int) -> str:
 def cut_text(cut: int) -> str:
     """A cut as a ruler shows it, without the microsecond that makes an end strict or inclusive."""
     return signed(cut - 1) if _rounder(cut - 1, cut) else signed(cut)
+
+
+def cut_texts(cuts: Sequence[int]) -> list[str]:
+    """The same for several, exactly where two that differ by a microsecond would read alike."""
+    rounded = [cut_text(cut) for cut in cuts]
+    return [text if rounded.count(text) == 1 else signed(cut) for cut, text in zip(cuts, rounded, strict=True)]
 
 
 def _rounder(a: int, b: int) -> bool:

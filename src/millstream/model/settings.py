@@ -102,12 +102,17 @@ SETTINGS = (
     Setting("queue_memory", (), "Megabytes of waiting rows from which 'threshold' and 'auto' save memory."),
     Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
     Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
-    Setting("on_error", ("query", "stop"), "What a function or callback that raises stops: its query, or everything."),
+    Setting("on_error", ("query", "stop"), "What a function or sink that raises stops: its query, or everything."),
     Setting("slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count"),
-    Setting("budget", (), "How long a slot works in one batch before it puts off the rest; 0 is no limit.", "duration"),
-    Setting("backlog", (), "How many put-off units hold back the reading of new rows; 0 is no limit.", "count"),
+    Setting("budget", (), "How long a slot works in one batch before it defers the rest; 0 is no limit.", "duration"),
+    Setting("backlog", (), "How many deferred units hold back the reading of new rows; 0 is no limit.", "count"),
     Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),
-    Setting("heartbeat", (), "How long without new rows until put-off work and changes get a batch.", "duration"),
+    Setting(
+        "heartbeat",
+        (),
+        "How long without new rows until changes, and event time that has moved, get a batch.",
+        "duration",
+    ),
     Setting(
         "future", (), "How far beyond today and all times before it a row's time may lie; 0 is no limit.", "duration"
     ),

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from millstream.engine.files import Files
 from millstream.errors import PipelineFailed
-from millstream.pipeline.places import looks_like_pattern
+from millstream.pipeline.locations import looks_like_pattern
 
 
 def arrived(checkpoint: str, spark_batch: int, started: int, began: int) -> int:

@@ -107,7 +107,7 @@ class Checkpoint:
                 )
 
     def _mend_metadata(self, tell: Callable[[str], None]) -> None:
-        """Nothing but a name of chance, without which Spark goes on from nothing it finds."""
+        """Only a random id; without it Spark does not resume from the checkpoint."""
         there = self._files.size("metadata") is not None
         if there and "id" in _json(self._files.read("metadata")):
             return

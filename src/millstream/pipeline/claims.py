@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 import pyarrow as pa
 
 from millstream.engine.files import Files
 from millstream.errors import ScriptError, Where
-from millstream.pipeline.places import is_address
+from millstream.model.query import Query
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.locations import is_address
 from millstream.pipeline.registry import Registry
+from millstream.pipeline.sinks import folder_of
 
 # Readers of a folder skip names that begin like this, or look for names that end in their format.
 MARK = "_millstream.mark"
@@ -27,6 +32,22 @@ def can_be_claimed(folder: str) -> bool:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
         return False
     return True
+
+
+def check_claims(queries: Iterable[Query], *, base: str, owner: str, directory: Directory) -> None:
+    """Refuses a query that writes to a folder inside the pipeline's own directory, or to one of another pipeline."""
+    for query in queries:
+        folder = folder_of(query, base)
+        if folder is None:
+            continue
+        if directory.files.is_local and Path(folder).is_relative_to(directory.location):
+            raise ScriptError(
+                f"{query.name} writes to '{folder}', inside the pipeline's own directory",
+                "a path lies outside it; without one results are in results/",
+                "Leave the path out, or give another.",
+                query.where,
+            )
+        check_claim(folder, owner, directory.location, query.where)
 
 
 def check_claim(folder: str, owner: str, place: str, where: Where) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from millstream.model.functions import Function
 from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.stream import Stream
-from millstream.pipeline.claims import can_be_claimed, check_claim, claim
+from millstream.pipeline.changes import Changes
+from millstream.pipeline.claims import can_be_claimed, check_claims, claim
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import located
-from millstream.pipeline.registry import Entry, Registry, already_there, unknown_query
+from millstream.pipeline.locations import located
+from millstream.pipeline.registry import Entry, Registry
 from millstream.pipeline.results import Target, target_of
 from millstream.pipeline.sinks import (
     Callback,
@@ -33,20 +34,27 @@ from millstream.plan import Calibration, Plan
 _FIXED = ("format", "path", "value", "subscribe", "subscribepattern", "assign", "topic")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Control:
-    """The statements in force, the plan they make, and where its results go."""
+    """The statements in force, the plan they make, and where its results go.
+
+    `callbacks` take the rows of queries in force, `coming` those of queries that wait in the inbox, by their tickets.
+    """
 
     directory: Directory
-    functions: Mapping[str, Function]
-    settings: Mapping[str, str]
-    calibration: Calibration | None
-    tell: Callable[[str], None]
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    tell: Callable[[str], None] = lambda _: None
     callbacks: Mapping[str, Callback] = field(default_factory=dict)
+    coming: dict[str, Callback] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.registry = Registry(self.directory.files.below("registry"))
         self.in_force = self.registry.in_force()
+        self.changes = Changes(
+            directory=self.directory, registry=self.registry, compiled=self.tried, current=lambda: self.in_force
+        )
         self.base = self.in_force.base or str(Path.cwd())
         self._owner = self.in_force.owner or uuid.uuid4().hex
         self.plan: Plan | None = None
@@ -66,29 +74,26 @@ class Control:
         declared = self.tried(script).script
         if self.in_force.script:
             before = self.compile(";\n".join(self.in_force.declarations)).script
-            check_same_streams(before.streams, declared.streams, self.directory.place, self.base)
-        wrong = wrong_sinks(declared, self.base)
-        if wrong:
-            raise wrong[0] if len(wrong) == 1 else ScriptErrors(wrong)
-        self._check_claims(declared)
+            check_same_streams(before.streams, declared.streams, self.directory.location, self.base)
+        self._check_ends(declared)
         return declared
 
     def begin(self, script: str, batch: int) -> None:
         """A script from its start, or an edited one: what differs from before takes effect with this batch."""
         if self.in_force.script != script:
-            entry = Entry("script", batch, script, base=self.base, owner=self._owner)
-            self._use(self.compile(self.in_force.after(entry).text()))
+            entry = Entry("script", batch=batch, text=script, base=self.base, owner=self._owner)
+            self._use(self._planned(self.in_force.after(entry).text()), self.callbacks)
             self._record(entry)
         else:
-            self._use(self.compile(self.in_force.text()))
-        self._claim()
+            self._use(self._planned(self.in_force.text()), self.callbacks)
+        self._claim(self.planned().script, self.callbacks)
         for name, error in self.in_force.failed.items():
             self.tell(f"query {name} was stopped and stays so until it is added again or changed: {error}")
 
     def resume(self) -> bool:
         """What was in force with the last batch, for what is left to do of it; whether it can still be compiled."""
         try:
-            self._use(self.compile(self.in_force.text()))
+            self._use(self._planned(self.in_force.text()), self.callbacks)
         except ScriptErrors as error:
             self.tell(f"rows of the last batch that a sink has not taken are left in outbox/: {error}")
             return False
@@ -97,38 +102,39 @@ class Control:
     def change(self, batch: int) -> bool:
         """Takes what waits in the inbox into force with this batch; whether there was anything."""
         changed = False
-        for name, asked in self.registry.waiting(self.tell):
+        for ticket, asked in self.registry.waiting(self.tell):
             try:
-                self._apply(Entry(asked.action, batch, asked.text, asked.query))
+                self._apply(replace(asked, batch=batch), self.coming.get(ticket))
                 changed = True
             except MillstreamError as error:
                 self.tell(f"not applied: {error}")
-                self.registry.refuse(name, str(error))
-                if self.in_force.find(asked.query) is None:
-                    self.forget(asked.query)
-            self.registry.take_out(name)
+                self.registry.refuse(ticket, str(error))
+            self.coming.pop(ticket, None)
+            self.registry.take_out(ticket)
         return changed
+
+    def ask_for(self, name: str, statement: str, callback: Callback | None) -> None:
+        """A query from the next batch on. Raises what is wrong with it."""
+
+        def register(ticket: str) -> None:
+            if callback is not None:
+                self.coming[ticket] = callback
+
+        # A batch may take the query up as soon as it is asked for: its callback must be known by then.
+        self.changes.add_one(name, statement, to_files=callback is None, before=register)
 
     def fail(self, query: str, error: str, batch: int) -> None:
         """Stops a query for good and remembers why."""
-        self._apply(Entry("fail", batch, query=query, error=error))
-
-    def register(self, query: str, callback: Callback) -> None:
-        """A callback for a query that is about to be added. Batches go on meanwhile: they see all of a change."""
-        self.callbacks = {**self.callbacks, query: callback}
-
-    def forget(self, query: str) -> None:
-        """The query's callback is not for one that may come under its name."""
-        self.callbacks = {name: call for name, call in self.callbacks.items() if name != query}
+        self._apply(Entry("fail", batch=batch, query=query, error=error))
 
     def since(self) -> dict[str, int]:
         return {name: query.since for name, query in self.in_force.queries.items()}
 
     def targets(self) -> dict[str, Target]:
         """Where slots write each query's rows."""
-        results, shared = f"{self.directory.place}/results", self.planned().script.settings.results
+        results, shared = f"{self.directory.location}/results", self.planned().script.settings.results
         return {
-            name: outbox(query, self.directory.place)
+            name: outbox(query, self.directory.location)
             if self.sinks.takes(name)
             else target_of(query, results, shared, self.base)
             for name, query in self.queries().items()
@@ -142,65 +148,55 @@ class Control:
             raise RuntimeError("nothing is planned yet")
         return self.plan
 
-    def _apply(self, entry: Entry) -> None:
-        known = self.in_force.find(entry.query)
+    def _apply(self, entry: Entry, callback: Callback | None = None) -> None:
         if entry.action == "add":
-            if known is not None:
-                raise already_there(known)
-        elif known is None:
-            raise unknown_query(entry.query, self.in_force.queries)
+            elsewhere = () if callback is None else (entry.query,)
+            plan = self.changes.check(self.in_force, entry.text, only=entry.query, elsewhere=elsewhere).plan
         else:
-            entry = replace(entry, query=known)
-        compile_all = self.tried if entry.action == "add" else self.compile
-        self._use(compile_all(self.in_force.after(entry).text()))
-        self._claim()
+            entry = replace(entry, query=self.changes.known(self.in_force, entry.query))
+            plan = self.compile(self.in_force.after(entry).text())
+        # A callback comes and goes with its query: it is not for one that may come under the same name.
+        callbacks = {name: call for name, call in self.callbacks.items() if name != entry.query}
+        if callback is not None:
+            callbacks[entry.query] = callback
+        self._claim(plan.script, callbacks)
+        self._use(plan, callbacks)
         self._record(entry)
-        if entry.action != "add":
-            self.forget(entry.query)
 
     def _record(self, entry: Entry) -> None:
         self.registry.record(self.in_force.count + 1, entry)
         self.in_force = self.in_force.after(entry)
 
-    def _use(self, plan: Plan) -> None:
-        wrong = wrong_sinks(plan.script, self.base)
-        if wrong:
-            raise wrong[0]
-        self._check_claims(plan.script)
+    def _planned(self, text: str) -> Plan:
+        plan = self.compile(text)
+        self._check_ends(plan.script)
+        return plan
+
+    def _use(self, plan: Plan, callbacks: Mapping[str, Callback]) -> None:
         external: dict[str, External] = {}
-        callbacks = self.callbacks
         for query in plan.script.queries:
             sink = external_of(query, self.base)
             if sink is not None and query.name not in callbacks:
                 external[query.name] = sink
         names = {query.name for query in plan.script.queries}
-        self.plan = plan
+        self.plan, self.callbacks = plan, callbacks
         self.sinks = Sinks(external, {name: call for name, call in callbacks.items() if name in names})
 
-    def _check_claims(self, script: Script) -> None:
-        for query in script.queries:
-            folder = self._folder(query)
-            if folder is not None:
-                if self.directory.files.is_local and Path(folder).is_relative_to(self.directory.place):
-                    raise ScriptError(
-                        f"{query.name} writes to '{folder}', inside the pipeline's own directory",
-                        "a path lies outside it; without one results are in results/",
-                        "Leave the path out, or give another.",
-                        query.where,
-                    )
-                check_claim(folder, self._owner, self.directory.place, query.where)
+    def _check_ends(self, script: Script) -> None:
+        wrong = wrong_sinks(script, self.base)
+        if wrong:
+            raise wrong[0] if len(wrong) == 1 else ScriptErrors(wrong)
+        to_files = [query for query in script.queries if query.name not in self.callbacks]
+        check_claims(to_files, base=self.base, owner=self._owner, directory=self.directory)
 
-    def _claim(self) -> None:
+    def _claim(self, script: Script, callbacks: Collection[str]) -> None:
         """Marks the folders outside the directory that results go to."""
-        for query in self.planned().script.queries:
-            folder = self._folder(query)
+        for query in script.queries:
+            folder = None if query.name in callbacks else folder_of(query, self.base)
             if folder is not None and not can_be_claimed(folder):
                 self.tell(f"query {query.name}: nothing keeps other pipelines from writing to {folder} as well")
             elif folder is not None:
-                claim(folder, self._owner, self.directory.place)
-
-    def _folder(self, query: Query) -> str | None:
-        return None if query.name in self.callbacks else folder_of(query, self.base)
+                claim(folder, self._owner, self.directory.location)
 
 
 def check_same_streams(before: tuple[Stream, ...], after: tuple[Stream, ...], place: str, base: str) -> None:

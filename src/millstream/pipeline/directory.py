@@ -5,6 +5,7 @@ registry/   statements in the order they took effect; registry/inbox/ those that
 manifest/   one file per committed batch, the last few
 segments/   state
 results/    a folder per query, unless it has a path of its own
+outbox/     a folder per query whose sink is not a folder of Parquet files: what the sink has still to take
 late/       a folder per stream: rows that came too late, have no time or do not parse
 spark/      Spark's own checkpoint
 lock        held by the running pipeline
@@ -31,24 +32,24 @@ FOLDERS = ("registry", "registry/copies", "registry/inbox", "manifest", "segment
 
 @dataclass
 class Directory:
-    """`place` is a local path or an address that both Spark and Arrow can reach."""
+    """`location` is a local path or an address that both Spark and Arrow can reach."""
 
-    place: str
+    location: str
     files: Files
     _held: Held | None = field(default=None, init=False, repr=False)
 
     @classmethod
-    def at(cls, place: str | Path) -> Directory:
+    def at(cls, location: str | Path) -> Directory:
         try:
-            files = Files.at(place)
+            files = Files.at(location)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise ScriptError(
                 f"the directory cannot be reached ({error})",
                 "it is a path, or an address of a file system that both Spark and Arrow know, such as s3://",
                 "Choose another with --directory.",
-                Where(file=str(place)),
+                Where(file=str(location)),
             ) from None
-        return cls(files.root if files.is_local else str(place), files)
+        return cls(files.root if files.is_local else str(location), files)
 
     def make(self) -> None:
         """The folders, where they are missing."""
@@ -62,7 +63,7 @@ class Directory:
                 f"the directory cannot be made ({error})",
                 "a pipeline keeps its state and results in a directory it may write to",
                 "Choose another with --directory.",
-                Where(file=self.place),
+                Where(file=self.location),
             ) from None
 
     def exists(self) -> bool:
@@ -72,7 +73,7 @@ class Directory:
     @property
     def checkpoint(self) -> str:
         """Where Spark keeps its own notes."""
-        return f"{self.place}/spark"
+        return f"{self.location}/spark"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -92,7 +93,7 @@ class Directory:
 
     def in_use(self) -> ScriptError:
         """What to say to a second pipeline."""
-        return in_use(self._lock().owner(), self.place)
+        return in_use(self._lock().owner(), self.location)
 
     def is_running(self) -> bool:
         """Whether some process holds the lock. To look refuses nobody a start."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files, above, sync_paths
 from millstream.engine.store import chain_files
-from millstream.pipeline.manifest import Output
+from millstream.pipeline.manifest import StagedFile
 
 
 def sync_slot(segments: Files, mark: str, chains: Iterable[ChainManifest], begun: Iterable[Future[None]]) -> None:
@@ -29,12 +29,12 @@ class Folders:
         self._known: set[str] = set()
         self._renamed: set[str] = set()
 
-    def renamed(self, outputs: Iterable[Output]) -> None:
+    def renamed(self, outputs: Iterable[StagedFile]) -> None:
         """Results have been published. Until the next commit a start would publish them again."""
         finals = (final.folder for output in outputs for final in output.finals)
         self._renamed |= {folder for folder in finals if is_local(folder)}
 
-    def to_sync(self, outputs: Iterable[Output]) -> list[str]:
+    def to_sync(self, outputs: Iterable[StagedFile]) -> list[str]:
         """Before a commit: also the folders above those that are new."""
         found = {output.folder for output in outputs if is_local(output.folder)}
         new = {parent for folder in found - self._known for parent in above(folder)}

@@ -116,7 +116,7 @@ def _owner(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the owner writes: a name of chance, who that is in words, and when, in seconds since 1970."""
+    """What the owner writes: a random id, a description of the owner, and the time in seconds since 1970."""
 
     owner: str
     who: str

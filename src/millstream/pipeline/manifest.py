@@ -26,7 +26,7 @@ _NAME = re.compile(r"(\d{12,})\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class PublishedFile:
     """Where a result file is seen: in the folder of a query, under a name."""
 
     query: str
@@ -34,8 +34,8 @@ class Final:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
     """A result file: where a slot wrote it, and where it is seen once the batch is committed.
 
     One file may be seen by several queries. A `shared` one has one place, which all its queries' manifests name.
@@ -44,14 +44,14 @@ class Output:
 
     folder: str
     staged: str
-    finals: tuple[Final, ...]
+    finals: tuple[PublishedFile, ...]
     rows: int
     shared: bool = False
     size: int = 0
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> Output:
-        return cls(**{**saved, "finals": tuple(Final(**final) for final in saved["finals"])})
+    def from_json(cls, saved: dict[str, Any]) -> StagedFile:
+        return cls(**{**saved, "finals": tuple(PublishedFile(**final) for final in saved["finals"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SlotManifest:
     chains: Mapping[Signature, ChainManifest]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """`pipeline` is a random id for the life of a directory, so that files of two never have the same name.
 
@@ -84,7 +84,7 @@ class Manifest:
     watermarks: Mapping[Signature, int] = field(default_factory=dict)
     codings: Mapping[Signature, str] = field(default_factory=dict)
     slots: Mapping[int, SlotManifest] = field(default_factory=dict)
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[StagedFile, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
     registry: str = ""
     offsets: str = ""
@@ -131,7 +131,7 @@ class Manifest:
             watermarks=saved["watermarks_us"],
             codings=saved["codings"],
             slots={int(number): _slot_from_json(slot) for number, slot in saved["slots"].items()},
-            outputs=tuple(Output.from_json(output) for output in saved["outputs"]),
+            outputs=tuple(StagedFile.from_json(output) for output in saved["outputs"]),
             arrived={int(batch): time for batch, time in saved["arrived_us"].items()},
             registry=saved["registry"],
             offsets=saved["offsets"],
@@ -172,7 +172,7 @@ def note_published(files: Files, batch: int) -> None:
 
 
 def published(files: Files) -> int:
-    """The last batch known to be published; for object stores, where such a note is dear, simply the last."""
+    """The last batch known to be published; on object stores, where such a note is slow to write, simply the last."""
     if not files.is_local:
         return max(batches(files), default=0)
     note = files.read(_PUBLISHED) if files.size(_PUBLISHED) is not None else b""

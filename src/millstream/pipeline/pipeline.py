@@ -18,10 +18,9 @@ from millstream.model.stream import Stream, check_name
 from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import check_apart, literal, located
+from millstream.pipeline.locations import check_apart, literal, located
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.recovery import recover
-from millstream.pipeline.registry import already_there, being_dropped, unknown_query
 from millstream.pipeline.results import read_results
 from millstream.pipeline.running import Running
 from millstream.pipeline.session import cores_of, make_session, session_for
@@ -121,32 +120,19 @@ class Pipeline:
         given = ", ".join(f"{key} = '{_escaped(value)}'" for key, value in options.items())
         statement = f'CREATE QUERY "{name}"{f" WITH ({given})" if given else ""} AS {select.strip().rstrip(";")}'
         control = self._control
-        if control is None:
-            self._statements.append(statement)
-        else:
-            known = control.in_force.find(name)
-            if known is not None:
-                asked = [entry.query.lower() for _, entry in control.registry.waiting() if entry.action == "drop"]
-                raise being_dropped(known) if known.lower() in asked else already_there(known)
-            control.tried(f"{control.in_force.text()}{statement};")
-            # A batch may take the query up as soon as it is asked for: its callback must be known by then.
-            if sink is not None:
-                control.register(name, sink)
-            control.registry.ask("add", name, statement)
+        if control is not None:
+            control.ask_for(name, statement, sink)
+            return QueryHandle(self, name)
+        self._statements.append(statement)
         if sink is not None:
             self._callbacks[name] = sink
-        else:
-            self._callbacks.pop(name, None)
         return QueryHandle(self, name)
 
     def drop(self, name: str) -> None:
         """Ends a query with the next batch. Its results stay."""
         if self._control is None:
             raise ScriptError(f'query "{name}" is not running', "running queries are dropped", "Start the pipeline.")
-        known = self._control.in_force.find(name)
-        if known is None:
-            raise unknown_query(name, self._control.in_force.queries)
-        self._control.registry.ask("drop", known)
+        self._control.changes.drop(name)
 
     def queries(self) -> list[str]:
         """The names of the queries in force."""
@@ -158,7 +144,9 @@ class Pipeline:
         """The shared plan in force, or the one that would be."""
         if self._control is not None:
             return self._control.planned()
-        return compile_script(self._script(), functions=self._functions, settings=self._settings)
+        return compile_script(
+            self._script(), functions=self._functions, settings=self._settings, calibration=self._calibration
+        )
 
     def explain(self, style: str = "text") -> str:
         """The shared plan in words, as JSON or for Graphviz."""
@@ -168,9 +156,7 @@ class Pipeline:
         """What a query has given in all committed batches, since it is what it is now."""
         if self._control is None:
             raise ScriptError("the pipeline has not been started", "results are those of its runs", "Start it.")
-        known = self._control.in_force.find(name)
-        if known is None:
-            raise unknown_query(name, self._control.in_force.queries)
+        known = self._control.changes.known(self._control.in_force, name)
         if self._control.sinks.takes(known):
             found, valid = (
                 f"the rows of {known} go to a sink",
@@ -187,7 +173,7 @@ class Pipeline:
         self._launch(available_now=False)
 
     def drain(self) -> None:
-        """Processes what is there, finishes what was put off, and stops; a run that was started stops first."""
+        """Processes what is there, finishes deferred work, and stops; a run that was started stops first."""
         try:
             self._launch(available_now=True).finish()
         finally:
@@ -226,9 +212,9 @@ class Pipeline:
         return self._spark
 
     @property
-    def places(self) -> dict[int, str]:
+    def executors(self) -> dict[int, str]:
         """The executor each slot last worked on."""
-        return dict(self._stepper.places) if self._stepper else {}
+        return dict(self._stepper.executors) if self._stepper else {}
 
     @property
     def batch(self) -> int:
@@ -249,8 +235,15 @@ class Pipeline:
             self.directory.make()
             self._owned.enter_context(self.directory.locked())
             recover(self.directory, self._tell)
+            last = self._control
             control = Control(
-                self.directory, self._functions, self._settings, self._calibration, self._tell, dict(self._callbacks)
+                directory=self.directory,
+                functions=self._functions,
+                settings=self._settings,
+                calibration=self._calibration,
+                tell=self._tell,
+                callbacks=last.callbacks if last else dict(self._callbacks),
+                coming=last.coming if last else {},
             )
             declared = control.check(script)
             self._spark = session_for(self._spark or make_session(self.name), declared.streams)
@@ -287,7 +280,7 @@ class Pipeline:
         found = []
         for stream in declared.streams:
             options = located(self._elsewhere.get(stream.name.lower(), stream.options), base)
-            check_apart(stream.name, options, self.directory.place)
+            check_apart(stream.name, options, self.directory.location)
             found.append(replace(stream, options=literal(options)))
         return found
 

@@ -13,7 +13,7 @@ from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.places import check_apart, is_address, located
+from millstream.pipeline.locations import check_apart, is_address, located
 from millstream.pipeline.sinks import wrong_sinks
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
@@ -25,12 +25,12 @@ def preflight(script: str, directory: Directory, functions: Mapping[str, Functio
     """Sources that are there, sinks that make sense, a directory that is free and holds the same streams."""
     if directory.is_running():
         raise directory.in_use()
-    control = Control(directory, functions, {}, None, lambda _: None)
+    control = Control(directory=directory, functions=functions)
     for stream in control.check(script).streams:
         try:
             options = located(stream.options, control.base)
             check_path(replace(stream, options=options))
-            check_apart(stream.name, options, directory.place)
+            check_apart(stream.name, options, directory.location)
         except ScriptError as error:
             raise error.at(stream.where) from None
 

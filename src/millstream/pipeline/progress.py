@@ -31,7 +31,7 @@ class Response:
     p99: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
@@ -69,19 +69,19 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
     chains = [chain for report in done.reports for chain in report.chains.values()]
     segments = [entry for chain in chains for entry in chain.segments]
     return BatchProgress(
-        done.manifest.batch,
-        _sums(report.rows_in for report in done.reports),
-        _sums(report.late for report in done.reports),
-        _responses(done),
-        sum(entry.rows for entry in segments),
-        sum(entry.nbytes for entry in segments),
-        _slices(done),
-        {stream: done.committed - greatest / 1e6 for stream, greatest in done.manifest.greatest.items()},
-        sum(report.deferred for report in done.reports),
-        held_back,
-        done.published - done.began,
-        split,
-        done.committed,
+        batch=done.manifest.batch,
+        rows_in=_sums(report.rows_in for report in done.reports),
+        late=_sums(report.late for report in done.reports),
+        queries=_responses(done),
+        state_rows=sum(entry.rows for entry in segments),
+        state_bytes=sum(entry.nbytes for entry in segments),
+        slices=_slices(done),
+        lag_seconds={stream: done.committed - greatest / 1e6 for stream, greatest in done.manifest.greatest.items()},
+        deferred=sum(report.deferred for report in done.reports),
+        held_back=held_back,
+        seconds=done.published - done.began,
+        split=split,
+        committed=done.committed,
     )
 
 
@@ -102,7 +102,7 @@ def _responses(done: CommittedBatch) -> dict[str, Response]:
 
 
 def _came(done: CommittedBatch, batch: int) -> int:
-    """When a batch came; rows held for their order past a restart count from the batch that lets them out."""
+    """When a batch came; of one from before this was noted, when the present one did."""
     return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
 
@@ -131,7 +131,7 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
             for entry in entries:
                 # A left row of age a waits for differences of a, a right row for -a.
                 near, far = (lo, hi) if entry.side == "left" else (1 - hi, 1 - lo)
-                oldest, youngest = newest - far, newest - max(near, 0)
+                oldest, youngest = newest - far + 1, newest - max(near, 0)
                 rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
             slices.append(SliceState(piece.interval, round(rows)))
         found[f"chain {number}"] = tuple(slices)
@@ -139,8 +139,6 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
 
 
 def _share(first: int, last: int, oldest: int, youngest: int) -> float:
-    """How much of a segment lies between two times, taking its rows as evenly spread."""
-    if youngest <= oldest:
-        return 0.0
-    inside = min(last, youngest) - max(first, oldest)
-    return max(0.0, min(1.0, (inside + 1) / (last - first + 1)))
+    """How much of a segment lies between two times, both counted in, taking its rows as evenly spread."""
+    inside = min(last, youngest) - max(first, oldest) + 1
+    return max(0.0, inside / (last - first + 1))

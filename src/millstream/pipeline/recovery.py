@@ -124,7 +124,7 @@ def _check_unused(directory: Directory) -> None:
 
 def _own_folders(directory: Directory) -> list[str]:
     return [
-        f"{directory.place}/{parent}/{name}"
+        f"{directory.location}/{parent}/{name}"
         for parent in ("results", "results/shared", "late", "outbox")
         for name in directory.files.folders(parent)
     ]
@@ -174,7 +174,7 @@ def _remove_folders(options: dict[str, str], batch: int) -> int:
 
 def prepare(directory: Directory, folders: Iterable[str], tell: Tell) -> None:
     """Before anything is published. Raises ScriptError where something else is in the place of a folder of results."""
-    mend_shared(f"{directory.place}/results", tell)
+    mend_shared(f"{directory.location}/results", tell)
     for folder in folders:
         if "://" not in folder and Path(folder).exists() and not Path(folder).is_dir():
             raise ScriptError(

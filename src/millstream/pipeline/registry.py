@@ -11,7 +11,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from typing import TypeVar
 
 from millstream import sql
@@ -36,6 +36,7 @@ class Entry:
 
     action: str
     batch: int
+    _: KW_ONLY
     text: str = ""
     query: str = ""
     error: str = ""
@@ -60,7 +61,7 @@ class Registered:
     of_script: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
     """What the entries up to now amount to."""
 
@@ -81,6 +82,11 @@ class InForce:
     def text(self) -> str:
         """The whole as one script."""
         return ";\n".join((*self.declarations, *(query.text for query in self.queries.values()))) + ";\n"
+
+    def without(self, names: Iterable[str]) -> InForce:
+        """As if these queries were not in force."""
+        gone = set(names)
+        return replace(self, queries={name: one for name, one in self.queries.items() if name not in gone})
 
     def after(self, entry: Entry) -> InForce:
         changed = self.changed_at if entry.batch in self.changed_at else (*self.changed_at, entry.batch)
@@ -189,11 +195,14 @@ class Registry:
     def _read(self, name: str) -> Entry:
         return read_sealed(self._files, name, lambda saved: Entry(**saved))
 
-    def ask(self, action: str, query: str, text: str = "") -> str:
+    def ticket(self) -> str:
+        """A new name for a change to wait under in the inbox. Names sort by the time they were made."""
+        return f"{time.time_ns():020}-{uuid.uuid4().hex[:6]}.json"
+
+    def ask(self, action: str, query: str, text: str = "", *, ticket: str | None = None) -> str:
         """Puts a change into the inbox and says under which name it waits there."""
-        # Names sort by the time they were asked for.
-        name = f"{time.time_ns():020}-{uuid.uuid4().hex[:6]}.json"
-        change = Entry(action, 0, text, query)
+        name = ticket or self.ticket()
+        change = Entry(action, batch=0, text=text, query=query)
         self._files.write(f"{INBOX}/{name}", sealed(asdict(change)))
         return name
 
@@ -258,22 +267,5 @@ def _take(queries: dict[str, T], name: str) -> None:
         del queries[known]
 
 
-def already_there(name: str) -> ScriptError:
-    return ScriptError(f'query "{name}" is there already', "names differ", "Drop it first, or rename it.")
-
-
-def being_dropped(name: str) -> ScriptError:
-    return ScriptError(
-        f'query "{name}" is being dropped',
-        "it ends with the next batch, and another can have its name then",
-        "Wait until queries() no longer has it.",
-    )
-
-
 def _entry_name(number: int) -> str:
     return f"{number:06}.json"
-
-
-def unknown_query(name: str, known: Iterable[str]) -> ScriptError:
-    names = ", ".join(known) or "none"
-    return ScriptError(f'no query "{name}"', f"the queries are {names}", "Use one of these.")

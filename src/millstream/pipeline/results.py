@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,8 +24,8 @@ from millstream.engine.files import Files, begin_sync, damaged, sync_paths
 from millstream.errors import ScriptError, Where
 from millstream.model.query import Query
 from millstream.pipeline.durable import is_local
-from millstream.pipeline.manifest import Final, Output
-from millstream.pipeline.places import placed
+from millstream.pipeline.locations import placed
+from millstream.pipeline.manifest import PublishedFile, StagedFile
 from millstream.pipeline.shared_results import note_folders, note_queries, shared_folders
 
 _ENOUGH = 1 << 17
@@ -43,6 +43,7 @@ class Target:
 
     name: str
     folder: str
+    _: KW_ONLY
     compression: str = "lz4"
     shared: bool = False
     common: str = ""
@@ -61,15 +62,22 @@ def target_of(query: Query, results: str, default: str, base: str = "") -> Targe
     options = {name.lower(): value for name, value in query.options}
     shared = options.get("results", default).lower() == "shared"
     folder = placed(options.get("path") or f"{results}/{query.name}", base)
-    return Target(query.name, folder, options.get("compression", "lz4").lower(), shared, f"{results}/shared")
+    return Target(
+        query.name,
+        folder,
+        compression=options.get("compression", "lz4").lower(),
+        shared=shared,
+        common=f"{results}/shared",
+    )
 
 
 @dataclass(slots=True)
 class _Open:
     """A file being written, with rows that wait to fill a row group."""
 
-    output: Output
+    output: StagedFile
     writer: pq.ParquetWriter
+    _: KW_ONLY
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     held: int = 0
     nbytes: int = 0
@@ -101,7 +109,7 @@ class Writer:
             if self._waiting >= _MANY * widths.CHUNK_BYTES:
                 self._flush(max(self._open.values(), key=lambda one: one.nbytes))
 
-    def close(self) -> list[Output]:
+    def close(self) -> list[StagedFile]:
         """Every file, complete; local ones are on the disk when `syncing` is over."""
         found = []
         for file in self._open.values():
@@ -116,9 +124,11 @@ class Writer:
     def _begin(self, targets: tuple[Target, ...], schema: pa.Schema) -> _Open:
         some, number = targets[0], len(self._open)
         folder = f"{some.common}/{_common_name(targets)}" if some.shared else some.folder
-        finals = [Final(one.name, folder if some.shared else one.folder, self._name(one, number)) for one in targets]
+        finals = [
+            PublishedFile(one.name, folder if some.shared else one.folder, self._name(one, number)) for one in targets
+        ]
         if some.shared:
-            finals = [Final(final.query, folder, f"{self._label}-{number}.parquet") for final in finals]
+            finals = [PublishedFile(final.query, folder, f"{self._label}-{number}.parquet") for final in finals]
         staged = f".{self._label}-{number}.{self._token}"
         files = Files.at(folder)
         files.make()
@@ -133,7 +143,9 @@ class Writer:
             # Whether a staged file is whole is asked after a crash.
             write_page_checksum=True,
         )
-        self._open[targets] = _Open(Output(folder, staged, tuple(finals), 0, some.shared), writer)
+        self._open[targets] = _Open(
+            StagedFile(folder=folder, staged=staged, finals=tuple(finals), rows=0, shared=some.shared), writer
+        )
         return self._open[targets]
 
     def _flush(self, file: _Open) -> None:
@@ -186,7 +198,7 @@ class Publisher:
         self._results = results
         self._known: dict[str, set[str]] = {}
 
-    def publish(self, outputs: Iterable[Output]) -> None:
+    def publish(self, outputs: Iterable[StagedFile]) -> None:
         for output in outputs:
             if output.shared:
                 self._name_in_manifests(output)
@@ -201,7 +213,7 @@ class Publisher:
             else:
                 files.move(output.staged, next(iter(places))[1])
 
-    def _name_in_manifests(self, output: Output) -> None:
+    def _name_in_manifests(self, output: StagedFile) -> None:
         """Every query of a shared file names the folder it lies in, and the folder its queries."""
         common = output.folder.rsplit("/", 1)[-1]
         if any(common not in self._of(final.query) for final in output.finals):
@@ -218,7 +230,7 @@ class Publisher:
         return self._known[query]
 
 
-def check_staged(output: Output, *, published: bool) -> None:
+def check_staged(output: StagedFile, *, published: bool) -> None:
     """Raises DamagedFileError where a file that waits to be published is lost or not as its slot wrote it.
 
     What is `published` is the user's, who may have moved it.

@@ -67,7 +67,7 @@ class Route:
         return f"xxhash64({', '.join(str(part.type) for part in self.key) or 'chain'})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
     """The routes of a plan, and for each chain and side the route its rows come by.
 
@@ -92,7 +92,7 @@ class Routing:
         first: dict[int, int] = {}
         for route, number in routes.items():
             first.setdefault(route.stream, number)
-        return cls(layout, tuple(routes), ways, frozenset(first.values()))
+        return cls(layout=layout, routes=tuple(routes), ways=ways, counting=frozenset(first.values()))
 
     def codings(self) -> dict[Signature, str]:
         return {signature: self.routes[number].coding for (signature, _), number in self.ways.items()}

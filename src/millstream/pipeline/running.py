@@ -19,7 +19,7 @@ from millstream.pipeline.causes import first_cause
 from millstream.pipeline.checkpoint import refused
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.manifest import Output
+from millstream.pipeline.manifest import StagedFile
 from millstream.pipeline.progress import BatchProgress, progress
 from millstream.pipeline.recovery import prepare, tidy
 from millstream.pipeline.sinks import deliver
@@ -27,7 +27,7 @@ from millstream.pipeline.step import Stepper
 
 _BREATH = 0.02
 _WAITING = "Waiting for"
-"""How Spark's status begins once it has looked at all sources in vain: data to arrive, or the next trigger."""
+"""How Spark's status begins once no source has had rows: data to arrive, or the next trigger."""
 _TRIES = 3
 """How often a batch that fails without anyone to blame is tried before the run ends."""
 
@@ -80,7 +80,7 @@ class Running:
             self._beat.start()
 
     def finish(self) -> None:
-        """Waits until all that was there is read, then finishes what was put off."""
+        """Waits until all that was there is read, then finishes deferred work."""
         if self._query is not None:
             with suppress(PySparkException):  # said better below
                 while self._query.isActive and not self._stopping.is_set():
@@ -131,7 +131,7 @@ class Running:
         Doing it twice is the same as doing it once.
         """
         last, targets = self._stepper.manifest, self._control.targets().values()
-        late = [f"{self._directory.place}/late/{stream.name}" for stream in self._control.planned().script.streams]
+        late = [f"{self._directory.location}/late/{stream.name}" for stream in self._control.planned().script.streams]
         prepare(self._directory, [*(target.folder for target in targets), *late], self._tell)
         self._stepper.recover()
         tidy(self._directory, last, targets, self._control.sinks, self._tell)
@@ -193,12 +193,12 @@ class Running:
         self._hand_over(done.manifest.batch, done.manifest.outputs)
         self._on_batch(progress(done, held_back=held_back))
 
-    def _hand_over(self, batch: int, outputs: Iterable[Output]) -> None:
+    def _hand_over(self, batch: int, outputs: Iterable[StagedFile]) -> None:
         """To sinks outside our files; a query whose sink raises ends with the next batch."""
         control = self._control
         while control.sinks.external or control.sinks.callbacks:
             try:
-                deliver(self._spark, batch, outputs, control.queries(), control.sinks, self._directory.place)
+                deliver(self._spark, batch, outputs, control.queries(), control.sinks, self._directory.location)
                 return
             except QueryFailed as failure:
                 self._fail(failure)
@@ -212,11 +212,11 @@ class Running:
         self._use()
 
     def _heartbeats(self) -> None:
-        """Batches without rows, for work put off, for changes, and for event time that moves when streams are idle."""
+        """Batches without rows, for deferred work, for changes, and for event time that moves when streams are idle."""
         interval = self._control.planned().script.settings.heartbeat / 1e6
         pause = min(max(interval, 0.05), 0.5)
         while not self._stopping.wait(_BREATH if self._stepper.manifest.deferred else pause):
-            # Work that waits needs no pause; to take a breath lets a batch with rows go first.
+            # Deferred work needs no pause; the short one lets a batch with rows go first.
             quiet = time.monotonic() - self._last_step >= interval or self._stepper.manifest.deferred
             if not quiet or not self._step_lock.acquire(timeout=0.05):
                 continue

@@ -44,7 +44,10 @@ def read_sealed(files: Files, name: str, make: Callable[[dict[str, Any]], _Read]
     path = files.path(name)
     try:
         content = files.read(name)
-    except (FileNotFoundError, IsADirectoryError):
+    except OSError:
+        if files.size(name) is not None:
+            raise
+        # Arrow tells a folder from a file only in words.
         raise damaged(path, "the file is missing") from None
     try:
         return make(unsealed(content, path))

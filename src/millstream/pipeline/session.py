@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -29,6 +30,8 @@ _OF_SESSION = {
     # Any other limit of bytes makes Spark add up the size of the batch after every row: see `limits`.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
+    # Our recovery reads Spark's notes of where its sources are: the layout that all versions know.
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
     "spark.sql.streaming.schemaInference": "false",
     "spark.sql.codegen.wholeStage": "true",
 }
@@ -41,8 +44,6 @@ _OF_WIDE_ROWS = {
 _OF_CONTEXT = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
     "spark.sql.streaming.ui.enabled": "false",
@@ -50,6 +51,9 @@ _OF_CONTEXT = {
     # With checksum files beside them, each of Spark's four small files a batch starts two processes, to set their mode.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+# Nobody else can reach Spark, unless a cluster of other machines is asked for: its executors must reach the driver.
+_OF_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_HERE = re.compile(r"local(\[.*|-cluster\[.*)?|spark://(127\.[\d.]+|localhost|\[::1\])(:\d+)?")
 # Over TCP each batch waits 40 ms for a delayed acknowledgement; a socket file has none, and nobody else can reach it.
 _BY_FILE = {"spark.python.unix.domain.socket.enabled": "true"}
 _LONGEST_FOLDER = 60
@@ -67,10 +71,13 @@ def make_session(
         find_java()
         # Spark starts workers with this variable, whatever spark.pyspark.python says.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder.appName(name).master(master or f"local[{os.cpu_count() or 1},4]")
+        master = master or f"local[{os.cpu_count() or 1},4]"
+        loopback = _OF_LOOPBACK if stays_here(master) else {}
+        if loopback:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.appName(name).master(master)
         given = {**java_options(), **(options or {}), "spark.pyspark.python": sys.executable}
-        for key, value in {**_OF_CONTEXT, **_sockets(), **given}.items():
+        for key, value in {**_OF_CONTEXT, **loopback, **_sockets(), **given}.items():
             builder = builder.config(key, value)
         try:
             with _stderr_to(log):
@@ -83,6 +90,11 @@ def make_session(
             ) from None
         active.sparkContext.setLogLevel("ERROR" if log else "OFF")
     return active
+
+
+def stays_here(master: str) -> bool:
+    """Whether Spark runs on this machine alone."""
+    return _HERE.fullmatch(master) is not None
 
 
 def _sockets() -> dict[str, str]:

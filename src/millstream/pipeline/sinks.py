@@ -21,8 +21,8 @@ from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.model.types import STRING, Family
-from millstream.pipeline.manifest import Final, Output
-from millstream.pipeline.places import is_read, located
+from millstream.pipeline.locations import is_read, located
+from millstream.pipeline.manifest import PublishedFile, StagedFile
 from millstream.pipeline.results import Target
 
 if TYPE_CHECKING:
@@ -230,13 +230,13 @@ def _check_columns(query: Query, kind: str) -> None:
 
 
 def deliver(
-    spark: SparkSession, batch: int, outputs: Iterable[Output], queries: Mapping[str, Query], sinks: Sinks, app: str
+    spark: SparkSession, batch: int, outputs: Iterable[StagedFile], queries: Mapping[str, Query], sinks: Sinks, app: str
 ) -> None:
     """Hands a committed batch to its sinks and empties the outbox. Raises QueryFailed for a query whose sink raises."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    by_query: dict[str, list[Final]] = {}
+    by_query: dict[str, list[PublishedFile]] = {}
     for final in (final for output in outputs for final in output.finals):
         if sinks.takes(final.query) and final.query in queries and Files.at(final.folder).has(final.name):
             by_query.setdefault(final.query, []).append(final)
@@ -257,13 +257,13 @@ def deliver(
             _empty(by_query[name])
 
 
-def _empty(taken: Iterable[Final]) -> None:
+def _empty(taken: Iterable[PublishedFile]) -> None:
     """At once: where a later sink raises, those before it must not see the batch again."""
     for final in taken:
         Files.at(final.folder).delete(final.name)
 
 
-def _call(name: str, callback: Callback, batch: int, finals: Sequence[Final]) -> None:
+def _call(name: str, callback: Callback, batch: int, finals: Sequence[PublishedFile]) -> None:
     tables = []
     for final in finals:
         files = Files.at(final.folder)
@@ -274,7 +274,7 @@ def _call(name: str, callback: Callback, batch: int, finals: Sequence[Final]) ->
         raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
 
 
-def _frame(spark: SparkSession, finals: Sequence[Final]) -> DataFrame:
+def _frame(spark: SparkSession, finals: Sequence[PublishedFile]) -> DataFrame:
     return spark.read.parquet(*(f"{final.folder}/{final.name}" for final in finals))
 
 
@@ -332,4 +332,4 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def outbox(query: Query, place: str) -> Target:
-    return Target(query.name, f"{place}/outbox/{query.name}", "lz4")
+    return Target(query.name, f"{place}/outbox/{query.name}", compression="lz4")

@@ -31,7 +31,7 @@ from millstream.model.functions import Function
 from millstream.pipeline import late
 from millstream.pipeline.durable import sync_slot
 from millstream.pipeline.layout import BAD
-from millstream.pipeline.manifest import Output, SlotManifest
+from millstream.pipeline.manifest import SlotManifest, StagedFile
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
 from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
@@ -57,12 +57,12 @@ class SlotPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
     """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory, which
-    lies at `place`. `plan` is a packed SlotPlan of this version.
+    lies at `location`. `plan` is a packed SlotPlan of this version.
     """
 
     run: str
     pipeline: str
-    place: str
+    location: str
     batch: int
     watermarks: Mapping[Signature, int]
     horizons: Mapping[str, int]
@@ -81,25 +81,26 @@ class SlotReport:
     slot: int
     token: str
     chains: Mapping[Signature, ChainManifest] = field(default_factory=dict)
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[StagedFile, ...] = ()
     greatest: Mapping[str, int] = field(default_factory=dict)
     rows_in: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     served: Mapping[tuple[str, int], int] = field(default_factory=dict)
     deferred: int = 0
+    oldest_held: int | None = None
     group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: str = ""
+    executor: str = ""
     failed: tuple[str, ...] = ()
     error: str = ""
 
 
-def place() -> str:
+def executor() -> str:
     """The executor this worker belongs to: its machine, and the daemon that started the worker."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Cached:
     token: str
     version: str
@@ -120,7 +121,7 @@ def run_slot(request: BatchRequest, slot: int, batches: Iterable[pa.RecordBatch]
         report, cached = _run(request, slot, token, batches, cached)
     except QueryFailed as failure:
         error = failure.cause or "an expression failed"
-        return SlotReport(slot=slot, token=token, place=place(), failed=failure.queries, error=error)
+        return SlotReport(slot=slot, token=token, executor=executor(), failed=failure.queries, error=error)
     _SHARDS[key] = cached
     if len(_SHARDS) > _MOST:
         del _SHARDS[next(iter(_SHARDS))]
@@ -134,7 +135,7 @@ def _run(
     plan = _plan(request)
     settings = plan.plan.script.settings
     sync, prefix = settings.sync == "on", f"{request.batch:08}-{slot:03}-{token}-"
-    files = Files.at(request.place).below("segments")
+    files = Files.at(request.location).below("segments")
     held = HeldFiles(files, prefix)
     rows = list(_read(plan, batches))
     clock.lap("read")
@@ -175,9 +176,10 @@ def _run(
         late=late.counts(output.late),
         served=served,
         deferred=shard.deferred,
+        oldest_held=shard.oldest_held,
         group_rows=tuple(groups.tolist()),
         seconds=clock.spent,
-        place=place(),
+        executor=executor(),
     )
     return report, cached
 
@@ -204,7 +206,7 @@ def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cache
             functions=plan.functions,
             store=stores.of,
         )
-        cached = _Cached("", plan.version, shard, stores)
+        cached = _Cached(token="", version=plan.version, shard=shard, stores=stores)
     elif cached.version != plan.version:
         cached.shard.change(plan.plan, plan.since)
         cached.version = plan.version
@@ -218,9 +220,10 @@ def _write(
 ) -> dict[tuple[str, int], int]:
     """Writes results as they are made; how many each query got, by the batch their probing tuples arrived in."""
     served: dict[tuple[str, int], int] = {}
-    for queries, batch, rows in results:
+    for queries, rows, arrived in results:
         for query in queries:
-            served[query, batch] = served.get((query, batch), 0) + rows.num_rows
+            for batch, count in arrived.items():
+                served[query, batch] = served.get((query, batch), 0) + count
         clock.lap("join")
         writer.write([targets[query] for query in queries], rows)
         clock.lap("write")

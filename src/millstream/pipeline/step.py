@@ -63,13 +63,13 @@ class Stepper:
         found = self._kept[0] if self._kept else None
         self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], routing=_spread(slots))
         self._folders = Folders()
-        self._publisher = Publisher(f"{directory.place}/results")
+        self._publisher = Publisher(f"{directory.location}/results")
         self._placement = Placement(spark, self.slots)
         self._slot_plan: SlotPlan | None = None
         self._router: Router | None = None
         self._packed = b""
         self._clocks: dict[str, StreamClock] = {}
-        self.places: dict[int, str] = {}
+        self.executors: dict[int, str] = {}
 
     @property
     def slots(self) -> int:
@@ -83,9 +83,9 @@ class Stepper:
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
         """The plan from the next batch on."""
-        late = f"{self._directory.place}/late"
+        late = f"{self._directory.location}/late"
         routing = Routing.of(plan)
-        check_codings(self.manifest.codings, routing.codings(), self._directory.place)
+        check_codings(self.manifest.codings, routing.codings(), self._directory.location)
         for stream in plan.script.streams:
             greatest = self.manifest.greatest.get(stream.name, NEVER)
             self._clocks.setdefault(stream.name, StreamClock(stream, greatest))
@@ -126,7 +126,7 @@ class Stepper:
         request = BatchRequest(
             run=self._run_name,
             pipeline=before.pipeline,
-            place=self._directory.place,
+            location=self._directory.location,
             batch=batch,
             watermarks=watermarks,
             horizons={name: clock.horizon(future) for name, clock in self._clocks.items()},
@@ -137,8 +137,8 @@ class Stepper:
         )
         reports = self._run(request, rows)
         _raise_failures(reports)
-        self.places = {report.slot: report.place for report in reports}
-        self._placement.balance(self.places)
+        self.executors = {report.slot: report.executor for report in reports}
+        self._placement.balance(self.executors)
         worked = time.time()
         after = Manifest(
             batch=batch,
@@ -156,7 +156,7 @@ class Stepper:
         check_follows(before, after, [chain.signature for chain in plan.chains])
         after = self._commit(after, sync=plan.script.settings.sync == "on")
         if rows is not None:
-            self._heard(after.greatest, _counts(reports), now)
+            self._note_arrivals(after.greatest, _counts(reports), now)
         committed = time.time()
         self._publish(after)
         self._collect()
@@ -217,7 +217,7 @@ class Stepper:
         for clock in self._clocks.values():
             clock.had_nothing(now)
 
-    def _heard(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
+    def _note_arrivals(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
         """A batch of Spark's has asked every stream for rows."""
         for name, clock in self._clocks.items():
             if counts.get(name):
@@ -266,12 +266,13 @@ def _counts(reports: Iterable[SlotReport]) -> dict[str, int]:
 
 
 def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[SlotReport]) -> dict[int, int]:
-    """When batches came: this one, and those whose units still wait."""
+    """When batches came: this one, those whose units still wait, and all since the oldest whose rows wait for order."""
     waiting = {batch}
+    oldest = min((one.oldest_held for one in reports if one.oldest_held is not None), default=batch)
     for report in reports:
         for chain in report.chains.values():
             waiting |= _waiting(chain)
-    return {number: time for number, time in {**before, batch: now}.items() if number in waiting}
+    return {number: time for number, time in {**before, batch: now}.items() if number in waiting or number >= oldest}
 
 
 def _waiting(chain: ChainManifest) -> set[int]:

@@ -47,7 +47,7 @@ def _merge(plan: Plan, chain: Chain) -> Chain:
 
 
 def _waiting(plan: Plan, chain: Chain, side: str, flow: Flow) -> Weigh:
-    """How much the cost of slices that begin at these ages counts: once; or where work may be put off, for every query
+    """How much the cost of slices that begin at these ages counts: once; or where work may be deferred, for every query
     that ends later, divided by what it would cost alone.
     """
     spans = sorted(

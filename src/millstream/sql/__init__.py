@@ -6,10 +6,11 @@ This room knows `errors` and `model`, and the SQL parser sqlglot. It does not kn
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.errors import Errors, ScriptError
+from millstream.errors import Errors, ScriptError, Where
 from millstream.model.functions import Function
 from millstream.model.query import Query
 from millstream.model.script import Script
@@ -22,7 +23,7 @@ from millstream.sql.same import same
 from millstream.sql.stream import bind_stream
 from millstream.sql.text import Statement, Text, split, statements
 
-__all__ = ["Statement", "read", "same", "split"]
+__all__ = ["Declared", "Statement", "declared", "read", "same", "split"]
 
 
 def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = None) -> Script:
@@ -53,6 +54,33 @@ def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = No
     return Script(tuple(streams.values()), tuple(queries.values()), settings)
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a statement declares: its kind ('stream', 'query' or 'set'), the name, and where that stands."""
+
+    kind: str
+    name: str
+    where: Where
+
+    @property
+    def title(self) -> str:
+        return f"{'' if self.kind == 'set' else 'CREATE '}{self.kind.upper()} {self.name}"
+
+
+def declared(sql: str) -> list[Declared]:
+    """What the statements of a text declare, whether or not that is valid; those that do not parse are left out."""
+    text = Text(sql)
+    found = []
+    for node in statements(text, Errors()).nodes:
+        kind, name = _kind(node), node.this.name
+        found.append(Declared(kind, name, text.where(node, name if kind == "query" else None)))
+    return found
+
+
+def _kind(node: exp.Expr) -> str:
+    return "stream" if isinstance(node, CreateStream) else "query" if isinstance(node, CreateQuery) else "set"
+
+
 def _set(settings: Settings, node: SetValue, report: Report) -> Settings:
     value = node.args["value"]
     try:
@@ -69,8 +97,7 @@ def _reads(node: CreateQuery, unusable: set[str]) -> bool:
 
 
 def _is_new(node: exp.Expr, named: set[str], report: Report) -> bool:
-    kind = "stream" if isinstance(node, CreateStream) else "query" if isinstance(node, CreateQuery) else "setting"
-    name = node.this.name
+    name, kind = node.this.name, _kind(node).replace("set", "setting")
     if f"{kind} {name.lower()}" in named:
         todo = "Remove one of them." if kind == "setting" else "Rename or remove one."
         report(ScriptError(f'{kind} "{name}" stands twice', f"each {kind} is given once", todo), node)

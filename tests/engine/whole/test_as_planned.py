@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from millstream.compile import compile_script
-from millstream.engine import serving
+from millstream.engine import fan_out
 from millstream.engine.arrow import Ints
 from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
@@ -31,13 +31,13 @@ class Observed:
 
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch, budget: Budget | None) -> None:
         self.cuts: set[int] = set()
-        routed = serving.routed
+        routed = fan_out.routed
 
         def noting(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
             self.cuts |= set(cuts)
             return routed(differences, cuts)
 
-        monkeypatch.setattr(serving, "routed", noting)
+        monkeypatch.setattr(fan_out, "routed", noting)
         self.rows: dict[str, int] = {}
         engine = Engine(plan, lambda query, rows: self._count(query, rows.num_rows))
         sensors = Sensors(rate=20, locations=20, seconds=SECONDS)

@@ -147,7 +147,7 @@ class Runner:
         )
         output = self._shard.run_batch(given)
         assert not output.late
-        for queries, _, rows in output.results:
+        for queries, rows, _ in output.results:
             for query in queries:
                 self.found.setdefault(query, []).extend(rows.to_pylist())
         for name, greatest in output.greatest.items():

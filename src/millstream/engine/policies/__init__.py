@@ -20,7 +20,7 @@ from millstream.engine.policies.serve_the_oldest import ServeTheOldest
 from millstream.engine.policies.simplified_segment import SimplifiedSegment
 from millstream.engine.policies.smallest_window_first import SmallestWindowFirst
 from millstream.engine.policies.threshold import Threshold
-from millstream.engine.work import Policy
+from millstream.engine.policy import Policy
 
 POLICIES: Mapping[str, Callable[[float], Policy]] = {
     "greedy": lambda _: Greedy(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.engine.path import Path, Stage
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
 
 
 class Chain(Policy):
@@ -25,5 +25,5 @@ class Chain(Policy):
         self._slopes = {path: tuple(steepest[stage] for stage in path.stages) for path in every}
         self.version += 1
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return self._slopes.get(work.path, work.path.slopes)[work.at]

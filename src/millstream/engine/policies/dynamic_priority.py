@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.engine.path import Path
-from millstream.engine.work import Load, Policy, Work
+from millstream.engine.policy import Load, Policy, Runnable
 
 _LEAST_SHARE = 0.01
 
@@ -35,10 +35,10 @@ class DynamicPriority(Policy):
         self._inner.learn(plans)
         self.version += 1
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         return self._current.begun(work)
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         wish = self._current.priority(work)
         self._greatest = max(self._greatest, wish)
         age = max(self._now - work.arrived, 0.0)

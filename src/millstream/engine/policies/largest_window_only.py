@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from millstream.engine.work import Key, Policy, Work
+from millstream.engine.policy import Key, Policy, Runnable
 
 
 class LargestWindowOnly(Policy):
     name = "lwo"
 
-    def key(self, work: Work) -> Key:
+    def key(self, work: Runnable) -> Key:
         return (work.arrived, work.number, work.stage.near)

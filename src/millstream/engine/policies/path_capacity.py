@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
 
 
 class PathCapacity(Policy):
     name = "path_capacity"
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return work.path.capacity
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         return work.at > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from millstream.engine.work import Key, Policy, Work
+from millstream.engine.policy import Key, Policy, Runnable
 
 
 class RoundRobin(Policy):
@@ -16,7 +16,7 @@ class RoundRobin(Policy):
         self._round = 0
         self._next: dict[str, int] = defaultdict(int)
 
-    def key(self, work: Work) -> Key:
+    def key(self, work: Runnable) -> Key:
         stage = work.path.names[work.at]
         turn = max(self._round, self._next[stage])
         self._next[stage] = turn + 1

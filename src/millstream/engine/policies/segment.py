@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from millstream.engine.path import Path
 from millstream.engine.policies.segment_list import neighbours, partition, pruned
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
 
 Places = tuple[tuple[bool, float], ...]
 """For each stage of a path: whether it goes on with a segment, and what the rest of its segment releases."""
@@ -30,13 +30,13 @@ class SegmentStrategy(Policy):
     def _cut(self, path: Path) -> list[tuple[int, int]]:
         return partition(path, self.similarity, self.most)
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return self._place(work)[1]
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         return self._place(work)[0]
 
-    def _place(self, work: Work) -> tuple[bool, float]:
+    def _place(self, work: Runnable) -> tuple[bool, float]:
         known = self._places.get(work.path)
         if known is None:
             path = work.path

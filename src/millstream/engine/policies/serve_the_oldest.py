@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from millstream.engine.path import Path
 from millstream.engine.policies.fifo import Fifo
-from millstream.engine.work import Load, Policy, Work
+from millstream.engine.policy import Load, Policy, Runnable
 
 
 class ServeTheOldest(Policy):
@@ -25,5 +25,5 @@ class ServeTheOldest(Policy):
     def learn(self, plans: Mapping[str, Sequence[Path]]) -> None:
         self._inner.learn(plans)
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return self._inner.priority(work)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from millstream.engine.path import Path
 from millstream.engine.policies.path_capacity import PathCapacity
 from millstream.engine.policies.simplified_segment import SimplifiedSegment
-from millstream.engine.work import Load, Policy, Work
+from millstream.engine.policy import Load, Policy, Runnable
 
 _RAREST = 16
 
@@ -60,5 +60,5 @@ class Threshold(Policy):
         self._normal.learn(plans)
         self._thrifty.learn(plans)
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         return (self._thrifty if self.saving else self._normal).priority(work)

@@ -1,7 +1,7 @@
-"""A tenfold burst on Spark: how long the smallest window waits under each policy while work is put off.
+"""A tenfold burst on Spark: how long the smallest window waits under each policy while work is deferred.
 
 Files come by the clock, event time runs ten times as fast, so that a state of ten minutes is there from the start. A
-slot works a short time in each batch and puts off the rest. Both policies get the same files at the same times.
+slot works a short time in each batch and defers the rest. Both policies get the same files at the same times.
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ def _run(policy: str, tables: dict[str, list[pa.Table]], tell: Callable[[str], N
 def _until_done(
     done: queue.Queue[BatchProgress], waiting: int, policy: str, tell: Callable[[str], None]
 ) -> list[BatchProgress]:
-    """The batches until so many rows are in and no work is put off."""
+    """The batches until so many rows are in and no work is deferred."""
     batches: list[BatchProgress] = []
     while waiting > 0 or batches[-1].deferred:
         batches.append(done.get(timeout=300))
         waiting -= sum(batches[-1].rows_in.values())
-        tell(f"{policy}: {waiting:,} rows to come, {batches[-1].deferred:,} units put off")
+        tell(f"{policy}: {waiting:,} rows to come, {batches[-1].deferred:,} units deferred")
     return batches
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from millstream.errors import listing
 from millstream.model import duration
-from millstream.model.interval import cut_text
+from millstream.model.interval import cut_text, cut_texts
 from millstream.model.stream import Stream
 from millstream.plan.compare import compare
 from millstream.plan.estimate import estimate
@@ -66,8 +66,8 @@ def _why(plan: Plan, chain: Chain) -> str:
     if settings.slicing == "memory":
         return ", one for each end of a window"
     if settings.budget:
-        return ",\n  cut for the least mean slowdown: a budget may put work off"
-    return ",\n  cut for the least CPU time: without a budget no work is put off"
+        return ",\n  cut for the least mean slowdown: a budget may defer work"
+    return ",\n  cut for the least CPU time: without a budget no work is deferred"
 
 
 def _ruler(chain: Chain) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _serves(chain: Chain, index: int, piece: Slice) -> Iterator[str]:
     label = f"slice {index + 1:<{len(str(len(chain.slices)))}}"
     yield f"{label}  {who}"
     if piece.cuts:
-        inner = [cut_text(cut) for cut in piece.cuts]
+        inner = cut_texts(piece.cuts)
         yield f"{'':{len(label)}}  pairs routed at {listing(inner, 8)}"
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from millstream.engine.path import Path, Stage
 from millstream.engine.policies import POLICIES, make_policy
 from millstream.engine.policies.segment_list import partition
-from millstream.engine.work import Key, Policy, Work
+from millstream.engine.policy import Key, Policy, Runnable
 from millstream.lab.papers.op_sched.operators.run import Step
 from millstream.lab.papers.op_sched.simulator import Arrival, Given, path_graph, simulate
 
@@ -38,10 +38,10 @@ class Arbitrary(Policy):
     def __init__(self, seed: int, *, whole_paths: bool) -> None:
         self._random, self._whole = np.random.default_rng(seed), whole_paths
 
-    def begun(self, work: Work) -> bool:
+    def begun(self, work: Runnable) -> bool:
         return self._whole and work.at > 0
 
-    def priority(self, work: Work) -> float:
+    def priority(self, work: Runnable) -> float:
         del work
         return float(self._random.random())
 
@@ -54,7 +54,7 @@ class InOrder(Policy):
     def __init__(self, sign: int) -> None:
         self._sign = sign
 
-    def key(self, work: Work) -> Key:
+    def key(self, work: Runnable) -> Key:
         return (-work.at, self._sign * work.number)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.engine.work import Policy
+from millstream.engine.policy import Policy
 from millstream.lab.papers.op_sched.operators.chunk import Chunk
 from millstream.lab.papers.op_sched.operators.graph import Graph, Node, Port
 from millstream.lab.papers.op_sched.operators.measured import Expected

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.path import Path, Stage
 from millstream.engine.policies import make_policy
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
+from millstream.engine.ready_queue import ReadyQueue
 from millstream.lab.show import bars, verdict
 from millstream.lab.workloads.windows import UNIFORM
 
@@ -71,19 +71,19 @@ def _schedule(policy: Policy, windows: Sequence[float], m: int, per_second: floa
         Stage(f"slice {n}", per_second * (far - near), near=round(near * 1e6), far=round(far * 1e6))
         for n, (near, far) in enumerate(pairwise(borders), start=1)
     ]
-    path, load, agenda = Path(stages), _Virtual(), Agenda[int]()
+    path, load, queue = Path(stages), _Virtual(), ReadyQueue[int]()
     at, scans = [0] * m, list[_Scan]()
     for number in range(m):
-        agenda.put(number, Work(path, 0, 1, 0, number))
-    while (chosen := agenda.choose(policy, load, lambda: {"chain": [path]})) is not None:
+        queue.put(number, Runnable(path, 0, 1, 0, number))
+    while (chosen := queue.choose(policy, load, lambda: {"chain": [path]})) is not None:
         stage, began = stages[at[chosen]], load.now
         load.now += stage.cost
         scans.append(_Scan(chosen, began, load.now))
         at[chosen] += 1
         if at[chosen] < len(stages):
-            agenda.put(chosen, Work(path, at[chosen], 1, 0, chosen))
+            queue.put(chosen, Runnable(path, at[chosen], 1, 0, chosen))
         else:
-            agenda.drop(chosen)
+            queue.drop(chosen)
     return scans
 
 

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import microseconds
 from millstream.engine.compaction import run_to_merge
+from millstream.engine.gathered_rows import GatheredRows, MatchRanges
 from millstream.engine.keys import codes
 from millstream.engine.probe import ranges
 from millstream.engine.segment import Segment, build, merge
-from millstream.engine.stacked import Met, Stacked
 from millstream.lab.papers.op_sched.operators.chunk import Chunk
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
@@ -92,7 +92,7 @@ class Join:
         probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
         within = Interval(1 - reach, reach)
         states = list(self._state[1 - port])
-        met = Met(states, [ranges(probe, state, within) for state in states]) if states else None
+        met = MatchRanges(states, [ranges(probe, state, within) for state in states]) if states else None
         self._keep(port, probe, low)
         found = met.stacked(len(met)) if met else None
         state = next(found, None) if found else None
@@ -111,7 +111,7 @@ class Join:
         self._state[port][:] = mine
 
 
-def _joined(probe: Segment, state: Stacked, left: Segment) -> pa.RecordBatch:
+def _joined(probe: Segment, state: GatheredRows, left: Segment) -> pa.RecordBatch:
     """A row for each pair, with the columns that `left` has."""
     rows, positions = state.rows, state.positions
     times = np.maximum(probe.times.take(rows), state.times.take(positions))

@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.engine.agenda import Agenda
 from millstream.engine.path import Path, Stage
-from millstream.engine.work import Policy, Work
+from millstream.engine.policy import Policy, Runnable
+from millstream.engine.ready_queue import ReadyQueue
 from millstream.lab.papers.op_sched.operators import measured
 from millstream.lab.papers.op_sched.operators.chunk import Chunk
 from millstream.lab.papers.op_sched.operators.graph import Graph, Port
@@ -63,7 +63,7 @@ class GraphRun:
         self.queries: dict[str, measured.Rows] = defaultdict(measured.Rows)
         self.paths: dict[tuple[str, str], measured.Rows] = defaultdict(measured.Rows)
         self._expected = {port: (known or {}).get(port, measured.Expected()) for port in graph.ports}
-        self._agenda: Agenda[Port] = Agenda()
+        self._ready: ReadyQueue[Port] = ReadyQueue()
         self._describe()
 
     def memory(self) -> float:
@@ -81,7 +81,7 @@ class GraphRun:
         self._steps += 1
         if self._learns and self._steps % _LOOK_EVERY == 0:
             self._look()
-        port = self._agenda.choose(self.policy, self, lambda: self._plans)
+        port = self._ready.choose(self.policy, self, lambda: self._plans)
         if port is None:
             return False
         chunk = self._dequeue(port)
@@ -131,10 +131,10 @@ class GraphRun:
     def _offer(self, port: Port) -> None:
         queue = self._queues[port]
         if not queue:
-            self._agenda.drop(port)
+            self._ready.drop(port)
             return
         path, at = self._places[port]
-        self._agenda.put(port, Work(path, at, self._rows[port], queue[0].arrived, queue[0].number))
+        self._ready.put(port, Runnable(path, at, self._rows[port], queue[0].arrived, queue[0].number))
 
     def _low_of_others(self, port: Port) -> float:
         """No row older than this can still come to the operator's other ports; looked up now and then."""
@@ -172,7 +172,7 @@ class GraphRun:
                     if port not in self._places or self._places[port][0].capacity < path.capacity:
                         self._places[port] = (path, at)
             self._plans[query] = found
-        self._agenda.clear()
+        self._ready.clear()
         for port in self.graph.ports:
             self._offer(port)
 

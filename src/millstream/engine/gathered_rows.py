@@ -1,0 +1,154 @@
+"""Rows picked from several segments, seen as one.
+
+A small batch meets many state segments with few rows each. Its matches are gathered first, so that they are routed
+once instead of once per segment. A key's rows lie side by side, so they are picked four at a time, with the few
+beside them that share their block: numpy copies four numbers in the time of one, and waits once for them. That pays
+where state is larger than the caches (bench tricks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine import widths
+from millstream.engine.arrow import Bools, Ints
+from millstream.engine.columns import Values, as_arrow, taken
+from millstream.engine.probe import spread
+from millstream.engine.segment import Condition, Segment
+from millstream.engine.widths import interleaved
+
+_BITS = 2
+_WIDE = 1 << _BITS
+
+
+class MatchRanges:
+    """What the rows of one probe meet in several segments: ranges of rows, segment by segment."""
+
+    def __init__(self, segments: Sequence[Segment], ranges: Sequence[tuple[Ints, Ints]]) -> None:
+        begin, counts = (np.concatenate(some) for some in zip(*ranges, strict=True))
+        counts -= begin
+        every = len(ranges[0][0])
+        hit = counts.nonzero()[0]
+        self._segments = segments
+        self._rows, self._begin, self._counts = hit % every, begin.take(hit), counts.take(hit)
+        self._stops = hit.searchsorted(range(every, len(begin) + every, every))
+        self._ends = self._counts.cumsum()
+
+    def __len__(self) -> int:
+        """How many pairs."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def of_each(self) -> list[int]:
+        """How many pairs with each segment."""
+        upto = [0, *_upto(self._ends, self._stops).tolist()]
+        return [stop - start for start, stop in pairwise(upto)]
+
+    def stacked(self, most: int) -> Iterator[GatheredRows] | None:
+        """The pairs, so many at a time, made when they are asked for; None where a single row meets more."""
+        if len(self) > most and int(self._counts.max()) > most:
+            return None
+        return self._parts(most)
+
+    def _parts(self, most: int) -> Iterator[GatheredRows]:
+        if len(self) <= most:
+            if len(self):
+                yield self._part(0, len(self._rows), self._stops)
+            return
+        for start, stop in widths.stretches(self._counts, most):
+            yield self._part(start, stop, np.clip(self._stops, start, stop) - start)
+
+    def _part(self, start: int, stop: int, stops: Ints) -> GatheredRows:
+        rows, begin, counts = (some[start:stop] for some in (self._rows, self._begin, self._counts))
+        return GatheredRows(self._segments, rows, begin, counts, stops)
+
+
+def _upto(ends: Ints, stops: Ints) -> Ints:
+    """The sums of the numbers before each stop; `ends` are their running sums."""
+    return np.concatenate(([0], ends)).take(stops)
+
+
+class GatheredRows:
+    """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
+
+    `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
+    """
+
+    def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> None:
+        first = begin >> _BITS
+        blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
+        ends = blocks.cumsum()
+        self._segments = segments
+        self._blocks = spread(first, blocks)
+        self._ends = [0, *_upto(ends, stops).tolist()]
+        self._columns: dict[str, Values] = {}
+        self.rows = rows.repeat(counts)
+        self.positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)
+
+    @cached_property
+    def times(self) -> Ints:
+        return self._picked([segment.times for segment in self._segments])
+
+    def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
+        return self._picked([segment.passes(condition, evaluate) for segment in self._segments])
+
+    def gather(self, name: str, positions: Ints) -> pa.Array:
+        if name not in self._columns:
+            column = self._column(name)
+            if column is None:
+                return self._gathered(name, positions)
+            self._columns[name] = column
+        return as_arrow(taken(self._columns[name], positions), self._segments[0].frame.kinds[name])
+
+    def widest(self, names: Sequence[str]) -> int:
+        """No row takes more bytes in these columns."""
+        return max(segment.widest(names) for segment in self._segments)
+
+    def widths(self, names: Sequence[str]) -> Ints:
+        """The bytes each picked row takes in these columns."""
+        return self._picked([segment.widths(names) for segment in self._segments])
+
+    def _gathered(self, name: str, positions: Ints) -> pa.Array:
+        """Of a column with wide rows: those that are asked for, and none of those beside them."""
+        blocks = positions >> _BITS
+        rows = (self._blocks.take(blocks) << _BITS) + (positions & (_WIDE - 1))
+        owners = np.searchsorted(self._ends[1:], blocks, side="right")
+        return interleaved(
+            owners, lambda owner, own: self._segments[owner].gather(name, rows.take(own)), pa.concat_arrays
+        )
+
+    def _column(self, name: str) -> Values | None:
+        """All picked rows of a column: plain where it is plain in every segment. None where they may be too wide."""
+        if name == self._segments[0].time:
+            return self.times
+        values = [segment.frame.values[name] for segment in self._segments]
+        if all(isinstance(some, np.ndarray) for some in values):
+            return self._picked(values)
+        if self.widest([name]) * len(self._blocks) * _WIDE > widths.CHUNK_BYTES:
+            return None
+        picked = []
+        for segment, (start, stop) in zip(self._segments, pairwise(self._ends), strict=True):
+            rows = (self._blocks[start:stop, None] << _BITS) + np.arange(_WIDE)
+            picked.append(segment.gather(name, np.minimum(rows.ravel(), len(segment) - 1)))
+        return pa.concat_arrays(picked)
+
+    @cached_property
+    def _last(self) -> list[Ints]:
+        """For each segment, which of the picked blocks are its last one, where that is not whole."""
+        spans = zip(self._segments, pairwise(self._ends), strict=True)
+        return [np.flatnonzero(self._blocks[start:stop] == len(part) >> _BITS) for part, (start, stop) in spans]
+
+    def _picked(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        picked = np.empty((self._ends[-1], _WIDE), dtype=values[0].dtype)
+        for part, last, (start, stop) in zip(values, self._last, pairwise(self._ends), strict=True):
+            whole = len(part) & -_WIDE
+            if whole:
+                blocks = part[:whole].reshape(-1, _WIDE)
+                blocks.take(self._blocks[start:stop], axis=0, mode="clip", out=picked[start:stop])
+            if len(last):
+                picked[start + last, : len(part) - whole] = part[whole:]
+        return picked.ravel()

@@ -1,0 +1,217 @@
+"""How the queries of a directory change: from Python, by the command, or by a file in the inbox, always as here.
+
+A change is asked for by a ticket in the inbox, checked against what will be in force once everything before it has
+been taken up. The running pipeline takes it up with the next batch and checks it again, against what is in force then.
+Nothing here needs Spark, so that the command starts fast.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from millstream import sql
+from millstream.compile import compile_script
+from millstream.engine.trial import try_out
+from millstream.errors import ScriptError, ScriptErrors, Where, did_you_mean, listing
+from millstream.model.functions import Function
+from millstream.model.script import Script
+from millstream.pipeline import manifest as manifests
+from millstream.pipeline.claims import check_claims
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.registry import InForce, Registry
+from millstream.pipeline.sinks import wrong_sinks
+from millstream.plan import Plan
+
+Compile = Callable[[str], Plan]
+_POLL_SECONDS = 0.05
+_ONE_AT_A_TIME = "a change adds one query, by the name it has in its CREATE QUERY"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A change that was asked for: under which name it waits in the inbox, what it is, and the query it is about."""
+
+    ticket: str
+    action: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The queries of a text, each with its statement, and the plan of all that is in force with them."""
+
+    statements: tuple[sql.Statement, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """The way to change what runs in a directory: through its inbox, which the next batch empties.
+
+    `compiled` makes and tries the plan of a script, `current` says what is in force.
+    """
+
+    directory: Directory
+    registry: Registry
+    compiled: Compile
+    current: Callable[[], InForce]
+
+    @classmethod
+    def of(cls, place: str, functions: Mapping[str, Function] | None = None) -> Changes:
+        """For whoever only knows where the directory is."""
+        directory = Directory.at(place)
+        if not directory.exists():
+            raise ScriptError(
+                "no pipeline has been here",
+                "a directory is what `millstream run` was given as --directory, or state/<name of the script>",
+                "Check the path, or run a script first.",
+                Where(file=place),
+            )
+        registry = Registry(directory.files.below("registry"))
+        compiled = partial(tried, functions=functions or {})
+        return cls(directory=directory, registry=registry, compiled=compiled, current=registry.in_force)
+
+    def expected(self) -> InForce:
+        """What will be in force once the inbox is empty."""
+        # In this order a batch that comes between makes a change count twice, which changes nothing, and never not.
+        waiting = self.registry.waiting()
+        found = self.current()
+        for _, entry in waiting:
+            found = found.after(entry)
+        return found
+
+    def batch(self) -> int:
+        last = manifests.latest(self.directory.files.below("manifest"))
+        return last.batch if last else 0
+
+    def add(self, text: str, file: str | None = None) -> list[Asked]:
+        """Asks for the queries of a text, once all are known to be good. Raises all errors, at their places in it."""
+        added = self.check(self.expected(), text, file=file)
+        return [self._ask("add", one.name, one.text) for one in added.statements]
+
+    def add_one(
+        self, name: str, text: str, *, to_files: bool = True, before: Callable[[str], None] = lambda _: None
+    ) -> Asked:
+        """Asks for the one query of a text; `before` gets its ticket before any batch can take the change up."""
+        added = self.check(self.expected(), text, only=name, elsewhere=() if to_files else (name,))
+        ticket = self.registry.ticket()
+        before(ticket)
+        return self._ask("add", name, added.statements[0].text, ticket)
+
+    def drop(self, name: str) -> Asked:
+        return self._ask("drop", self.known(self.expected(), name))
+
+    def outcome(self, asked: Asked) -> str:
+        """What became of it, in words; waits for a running pipeline to take it up."""
+        while self.registry.is_waiting(asked.ticket):
+            if not self.directory.is_running():
+                return "waits; it takes effect when the pipeline is started next"
+            time.sleep(_POLL_SECONDS)
+        why = self.registry.refusal(asked.ticket)
+        if why is not None:
+            raise ScriptError(f"not applied: {why}", "nothing has changed", "Correct it and ask again.")
+        return f"{'in force' if asked.action == 'add' else 'dropped'} from batch {self._batch_of(asked)} on"
+
+    def known(self, now: InForce, name: str) -> str:
+        """The name of a query as it was declared. Raises ScriptError where there is none."""
+        found = now.find(name)
+        if found is None:
+            raise ScriptError(
+                f'no query "{name}"',
+                f"the queries are {listing(now.queries) or 'none'}",
+                did_you_mean(name, now.queries, "Use one of these." if now.queries else "Add one first."),
+                Where(file=self.directory.location),
+            )
+        return found
+
+    def check(
+        self,
+        now: InForce,
+        text: str,
+        *,
+        only: str | None = None,
+        elsewhere: Collection[str] = (),
+        file: str | None = None,
+    ) -> Added:
+        """What a text adds to what is in force. Raises all that is wrong with it.
+
+        `only` is the one query it may hold, and `elsewhere` are those whose rows go to no files.
+        """
+        statements = sql.declared(text)
+        others = [one for one in statements if one.kind != "query"]
+        if others:
+            raise ScriptErrors(_not_a_query(one.title, one.where, file) for one in others)
+        taken = {one.name: now.find(one.name) for one in statements}
+        clashes = [_already_there(known).at(one.where) for one in statements if (known := taken[one.name])]
+        before = now.without(filter(None, taken.values())).text() if now.script else ""
+        try:
+            plan = self.compiled(before + text)
+            self._check_ends(plan.script, now, elsewhere)
+        except ScriptErrors as found:
+            raise ScriptErrors([*_placed(found.errors, before.count("\n")), *clashes]) from None
+        if clashes:
+            raise clashes[0] if len(clashes) == 1 else ScriptErrors(clashes)
+        if not statements:
+            raise _not_a_query("no statement", Where(), file)
+        if only is not None and [one.name for one in statements] != [only]:
+            names = listing(f'"{one.name}"' for one in statements)
+            raise ScriptError(f'{names} to add as "{only}"', _ONE_AT_A_TIME, "Ask for each by its own name.")
+        return Added(tuple(sql.split(text)), plan)
+
+    def _check_ends(self, script: Script, now: InForce, elsewhere: Collection[str]) -> None:
+        wrong = wrong_sinks(script, now.base)
+        if wrong:
+            raise ScriptErrors(wrong)
+        new = [query for query in script.queries if query.name not in now.queries and query.name not in elsewhere]
+        try:
+            check_claims(new, base=now.base, owner=now.owner, directory=self.directory)
+        except ScriptError as error:
+            raise ScriptErrors([error]) from None
+
+    def _ask(self, action: str, query: str, text: str = "", ticket: str | None = None) -> Asked:
+        return Asked(self.registry.ask(action, query, text, ticket=ticket), action, query)
+
+    def _batch_of(self, asked: Asked) -> int:
+        """With which batch a change took effect: the last of its kind, for the same query."""
+        entries = map(self.registry.entry, range(self.registry.count(), 0, -1))
+        return next(one.batch for one in entries if (one.action, one.query) == (asked.action, asked.query))
+
+
+def tried(text: str, *, functions: Mapping[str, Function]) -> Plan:
+    """The plan of a script, if the engine can evaluate all it asks for."""
+    plan = compile_script(text, functions=functions)
+    try_out(plan, functions)
+    return plan
+
+
+def _already_there(name: str) -> ScriptError:
+    return ScriptError(f'query "{name}" is there already', "names differ", "Drop it first, or rename it.")
+
+
+def _not_a_query(found: str, where: Where, file: str | None) -> ScriptError:
+    return ScriptError(
+        found,
+        "streams and settings stay as the pipeline was started; CREATE QUERY can be added",
+        "Give CREATE QUERY statements alone.",
+        replace(where, file=file),
+    )
+
+
+def _placed(errors: Iterable[ScriptError], skipped: int) -> Iterator[ScriptError]:
+    """Errors with their lines counted after those of what is in force."""
+    for error in errors:
+        line = error.where.line - skipped
+        if not error.where.line:
+            yield error
+        elif line > 0:
+            yield ScriptError(error.found, error.valid, error.todo, replace(error.where, line=line))
+        else:
+            yield ScriptError(
+                error.found,
+                error.valid,
+                "It is in force already: name the same --functions as the pipeline was started with.",
+                Where(query=error.where.query),
+            )

@@ -1,0 +1,102 @@
+"""What is wrong with a script is said before Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from begun import FROM_FILES, SELECT, query
+from millstream.compile import compile_script
+from millstream.errors import MillstreamError, ScriptError
+from millstream.pipeline.directory import Directory
+from millstream.pipeline.preflight import preflight, wrong_ends
+
+SCRIPT = FROM_FILES + query("q")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in "AB":
+        (tmp_path / "in" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_good_script_leaves_nothing_behind(here: Path) -> None:
+    preflight(SCRIPT, Directory.at("state"), {})
+    assert sorted(path.name for path in here.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("in/A", "in/C", r"line 2, column 15: stream A reads '.*/in/C', which does not exist; .* Make the folder"),
+        (", path = 'in/B'", "", "line 3, column 15: stream B has no path; a stream of parquet files is read from"),
+        ("in/A", ".", "line 2, column 15: the pipeline's directory '.*/state' lies where stream A reads; .* Choose"),
+        ("A.k, A.s", "A.k, A.t", 'no column "t" in A'),
+        ("QUERY q", "QUERY q WITH (path = 'in/A')", "q writes to '.*/in/A', where stream A reads"),
+        ("QUERY q", "QUERY q WITH (path = 'state/x')", "inside the pipeline's own directory"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_is_wrong_is_told_at_its_place(old: str, new: str, message: str) -> None:
+    with pytest.raises(MillstreamError, match=message):
+        preflight(SCRIPT.replace(old, new), Directory.at("state"), {})
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("path", ["in/[A]", "in/*", "s3://bucket/none"])
+def test_patterns_and_addresses_are_left_to_spark(path: str) -> None:
+    preflight(SCRIPT.replace("in/A", path), Directory.at("state"), {})
+
+
+@pytest.mark.usefixtures("here")
+def test_a_directory_in_use_is_told_first() -> None:
+    directory = Directory.at("state")
+    directory.make()
+    with directory.locked(), pytest.raises(ScriptError, match=r"a pipeline is running here \(process \d+\)"):
+        preflight("CREATE nonsense", Directory.at("state"), {})
+
+
+@pytest.mark.usefixtures("here")
+def test_the_streams_of_a_directory_stay() -> None:
+    from millstream.pipeline.control import Control
+
+    directory = Directory.at("state")
+    directory.make()
+    Control(directory=directory).begin(SCRIPT, 1)
+    preflight(SCRIPT.replace("1 MINUTE", "2 MINUTES"), directory, {})
+    with pytest.raises(ScriptError, match=r"state: stream A has changed: columns was .*; .* Use a new directory"):
+        preflight(SCRIPT.replace("k INT, s STRING", "k INT, s STRING, t INT", 1), directory, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("format = 'jsn', path = 'x'", "stream A has format = 'jsn'; formats of Spark's are .* Did you mean \"json\""),
+        ("format = 'csv'", "stream A has no path; a stream of csv files is read from a folder. Add path"),
+        ("path = ' '", "stream A has path = ''; a path names a folder. Name the folder."),
+        ("path = 'x', value = 'xml'", "value = 'xml'; value = 'json' reads the column value as JSON"),
+        ("format = 'kafka', subscribe = 't'", "stream A names no servers; Kafka is found by kafka.bootstrap.servers"),
+        ("format = 'kafka', kafka.bootstrap.servers = 'h:9'", "stream A names no topic; subscribe = '...'"),
+        ("format = 'com.example.Source'", None),
+        ("format = 'KAFKA', Assign = '{}', kafka.bootstrap.servers = 'h:9'", None),
+        ("format = 'rate'", None),
+        ("rate = 9", None),
+    ],
+)
+def test_options_of_streams(options: str, message: str | None) -> None:
+    script = f"CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts', {options});"
+    found = wrong_ends(compile_script(script).script)
+    assert len(found) == (message is not None)
+    for error in found:
+        assert error.where.line == 1
+        with pytest.raises(ScriptError, match=message):
+            raise error
+
+
+def test_all_that_is_wrong_comes_at_once() -> None:
+    script = FROM_FILES.replace("path = 'in/A'", "format = 'csv'").replace("path = 'in/B'", "value = 'x'")
+    script += query("q", "compression = 'zip'") + query("r", "results = 'mine'", SELECT)
+    assert len(wrong_ends(compile_script(script).script)) == 4

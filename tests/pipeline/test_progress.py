@@ -1,0 +1,124 @@
+"""What a committed batch tells: sums over slots, weighted quantiles of response times, and how old the state is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.compile import compile_script
+from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.pipeline.manifest import Manifest
+from millstream.pipeline.progress import progress
+from millstream.pipeline.slot import SlotReport
+from millstream.pipeline.step import CommittedBatch
+from two_streams import PAIR, STREAMS
+
+SECOND = 1_000_000
+PLAN = compile_script(
+    f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 10 SECONDS; CREATE QUERY r AS {PAIR} WINDOW 60 SECONDS;"
+    " SET slicing = 'memory'; SET budget = '1 second';"
+)
+(CHAIN,) = PLAN.chains
+AGES = st.sampled_from([0, 1, 9, 10, 11, 30, 59])
+"""In seconds: at the cuts of the slices, and between them."""
+
+
+def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
+    """Batch 3, which came at 100 s, began at 101 s, was worked on for 2 s and published at 104 s."""
+    whole = CommittedBatch(
+        manifest=Manifest(batch=3, greatest={"A": 90 * SECOND}),
+        plan=PLAN,
+        reports=reports,
+        watermarks={},
+        arrived={2: 98 * SECOND, 3: 100 * SECOND},
+        began=101.0,
+        worked=103.0,
+        committed=103.5,
+        published=104.0,
+    )
+    return replace(whole, **changes)
+
+
+def report(slot: int, *segments: SegmentEntry, **told: Any) -> SlotReport:
+    return SlotReport(slot=slot, token="t", chains={CHAIN.signature: ChainManifest(segments=segments)}, **told)  # noqa: S106
+
+
+def segment(side: str, rows: int, first: int, last: int) -> SegmentEntry:
+    return SegmentEntry(
+        number=1, name="s", side=side, batch=1, reach=60, rows=rows, nbytes=8 * rows, first=first, last=last
+    )
+
+
+def test_slots_are_added_up_and_the_slowest_is_timed() -> None:
+    one = report(0, rows_in={"A": 3, "B": 1}, late={"A": 1}, deferred=2, seconds={"read": 0.25, "join": 0.25})
+    two = report(1, rows_in={"A": 4}, late={"B": 5}, deferred=7, seconds={"read": 0.5, "write": 1.0})
+    found = progress(done(one, two), held_back=True)
+    assert (found.batch, found.deferred, found.held_back) == (3, 9, True)
+    assert found.rows_in == {"A": 7, "B": 1}
+    assert found.late == {"A": 1, "B": 5}
+    assert found.split == {"read": 0.5, "restore": 0.0, "join": 0.0, "write": 1.0, "spark": 0.5, "commit": 1.0}
+    assert found.seconds == sum(found.split.values()) == 3.0
+    assert found.lag_seconds == {"A": 13.5}
+    assert found.committed == 103.5
+
+
+def test_a_response_is_from_the_arrival_to_the_commit() -> None:
+    """Rows of an unknown batch, held for their order past a restart, count from the batch that lets them out."""
+    found = progress(done(report(0, served={("q", 2): 1, ("r", 3): 2}), report(1, served={("r", 1): 1})))
+    assert {name: (one.rows, one.median, one.p99) for name, one in found.queries.items()} == {
+        "q": (1, 5.5, 5.5),
+        "r": (3, 3.5, 3.5),
+    }
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.integers(1, 60)), min_size=1, max_size=6, unique_by=lambda one: one[0])
+)
+def test_quantiles_weigh_every_row(waits: list[tuple[int, int]]) -> None:
+    """As if each row were a number of its own."""
+    arrived = {batch: (100 - wait) * SECOND for batch, (wait, _) in enumerate(waits)} | {3: 0}
+    arrived |= {batch: (100 - wait) * SECOND for batch, (wait, _) in enumerate(waits)}
+    served = {("q", batch): rows for batch, (_, rows) in enumerate(waits)}
+    found = progress(done(report(0, served=served), arrived=arrived, committed=100.0)).queries["q"]
+    every = np.repeat([wait for wait, _ in waits], [rows for _, rows in waits])
+    assert found.rows == len(every)
+    for share, value in ((0.5, found.median), (0.99, found.p99)):
+        assert value == pytest.approx(np.quantile(every, share, method="inverted_cdf"))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["left", "right"]), st.integers(1, 500), AGES, AGES),
+        max_size=5,
+    )
+)
+def test_every_row_of_the_state_is_in_one_slice(entries: list[tuple[str, int, int, int]]) -> None:
+    """Within the widest window no row is left out and none counts twice, also not at a cut."""
+    now = segment("left", 1, 60 * SECOND, 60 * SECOND)
+    some = [segment(side, rows, (60 - max(ages)) * SECOND, (60 - min(ages)) * SECOND) for side, rows, *ages in entries]
+    found = progress(done(report(0, now, *some[::2]), report(1, *some[1::2])))
+    slices = found.slices["chain 1"]
+    assert [one.interval for one in slices] == [piece.interval for piece in CHAIN.slices]
+    assert found.state_rows == 1 + sum(one.rows for one in some)
+    assert found.state_bytes == 8 * found.state_rows
+    assert abs(sum(one.rows for one in slices) - found.state_rows) <= len(slices) / 2, "but for rounding"
+
+
+@pytest.mark.parametrize(("side", "rows"), [("left", [0, 1, 100]), ("right", [100, 1, 0])])
+def test_a_side_waits_on_its_own_side_of_the_axis(side: str, rows: list[int]) -> None:
+    """A left row of age a waits for differences of a, a right row for -a."""
+    old = segment(side, 100, 15 * SECOND, 30 * SECOND)
+    found = progress(done(report(0, segment("right", 1, 60 * SECOND, 60 * SECOND), old)))
+    assert [one.rows for one in found.slices["chain 1"]] == rows
+
+
+def test_it_can_be_written_as_json() -> None:
+    shown = json.loads(json.dumps(progress(done(report(0, segment("left", 5, 0, SECOND)))).to_json()))
+    assert shown["batch"] == 3
+    assert [set(one) for one in shown["slices"]["chain 1"]] == [{"lo_us", "hi_us", "rows"}] * len(CHAIN.slices)
