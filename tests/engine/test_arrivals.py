@@ -119,11 +119,12 @@ def test_rows_have_no_numbers_where_order_does_not_matter() -> None:
 
 
 def test_rows_late_for_one_chain_are_shared_by_the_others_as_they_are() -> None:
-    marks = {AB: 5, AC: 0, AA: 0}
+    marks = {AB: 5, AC: 0, AA: 6}
     (part,) = taken({"A": [[3, 7]]}, marks, 99).parts(marks)
     assert part[AB]["left"].num_rows == 1
     assert part[AC]["left"].num_rows == 2
-    assert part[AA]["left"] is part[AA]["right"], "no copy for each chain"
+    assert part[AA]["left"].num_rows == 1
+    assert part[AA]["left"] is part[AA]["right"], "no copy for each side"
 
 
 def test_a_batch_without_rows_has_no_part() -> None:

@@ -43,7 +43,7 @@ def test_a_batch_without_rows_does_what_waits() -> None:
     given = BatchInput(batch=1, rows=[StreamRows(STREAM, [rows(3)], SIDES)], budget=Budget(units=0))
     assert not list(one.run_batch(given).results)
     found = list(one.run_batch(BatchInput(batch=2)).results)
-    assert [(queries, batch, rows.num_rows) for queries, batch, rows in found] == [(["q"], 1, 9)], (
+    assert [(queries, rows.num_rows, arrived) for queries, rows, arrived in found] == [(["q"], 9, {1: 9})], (
         "with the batch in which the probing tuples came"
     )
 

@@ -14,25 +14,26 @@ counts, times = st.integers(0, 2**40), st.integers(-(2**62), 2**62)
 stamps = st.lists(st.builds(Stamp, counts, counts), max_size=2).map(tuple)
 entries = st.builds(
     SegmentEntry,
-    counts,
-    st.text(),
-    st.sampled_from(["left", "right"]),
-    counts,
-    times,
-    counts,
-    counts,
-    times,
-    times,
-    stamps,
+    number=counts,
+    name=st.text(),
+    side=st.sampled_from(["left", "right"]),
+    batch=counts,
+    reach=times,
+    rows=counts,
+    nbytes=counts,
+    first=times,
+    last=times,
+    stamps=stamps,
 )
+units = st.builds(DeferredUnit, probe=counts, state=counts, lo=times, hi=times)
 manifests = st.builds(
     ChainManifest,
-    counts,
-    counts,
-    counts,
-    st.lists(entries, max_size=3).map(tuple),
-    st.lists(st.builds(DeferredUnit, counts, counts, times, times), max_size=3).map(tuple),
-    st.lists(st.builds(HeldEntry, st.text(), counts, st.text()), max_size=3).map(tuple),
+    numbered=counts,
+    taken=counts,
+    expired=counts,
+    segments=st.lists(entries, max_size=3).map(tuple),
+    ledger=st.lists(units, max_size=3).map(tuple),
+    held=st.lists(st.builds(HeldEntry, query=st.text(), since=counts, name=st.text()), max_size=3).map(tuple),
 )
 
 FORMAT_2 = """

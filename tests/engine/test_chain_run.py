@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def test_every_pair_is_found_once_at_once_or_later(batches: History, slicing: st
             assert not len(run.ledger)
         else:
             run.defer()
-            for walk in run.ledger.walks()[: data.draw(st.integers(0, 3))]:
+            for walk in run.ledger.in_progress()[: data.draw(st.integers(0, 3))]:
                 found += bag(run.execute(list(run.ledger.take_task(walk).units())))
         run.settle(watermark)
         saved = run.saved()
@@ -116,26 +117,27 @@ def test_a_saved_run_goes_on_where_it_was_under_any_slicing(
     batches: History, stops: set[int], data: st.DataObject
 ) -> None:
     store = MemoryStore()
-    run = run_of(plan_of(ALL), store)
+    slicing = st.sampled_from(["cpu", "memory"])
+    run = run_of(plan_of(ALL, data.draw(slicing)), store)
     found: Counter[tuple[str, int, int]] = Counter()
     for number, (batch, watermark) in enumerate(batches, start=1):
         if number in stops:
             saved = run.saved()
-            run = run_of(plan_of(ALL, data.draw(st.sampled_from(["cpu", "memory"]))), store)
+            run = run_of(plan_of(ALL, data.draw(slicing)), store)
             run.restore(saved)
             again = run.saved()
             assert (again.numbered, again.taken, again.expired) == (saved.numbered, saved.taken, saved.expired)
             assert again.segments == saved.segments
         arrive(run, batch, number)
         run.defer()
-        for walk in run.ledger.walks()[:2]:
+        for walk in run.ledger.in_progress()[:2]:
             found += bag(run.execute([run.ledger.take(walk)]))
         run.settle(watermark)
     assert found + bag(run.run_all()) == joined_naively(batches)
 
 
-def two_batches() -> ChainRun:
-    run = run_of(plan_of(ALL))
+def two_batches(slicing: str = "memory") -> ChainRun:
+    run = run_of(plan_of(ALL, slicing))
     for number, side in ((1, LEFT), (2, RIGHT)):
         row = {"id": number, "k": 1, "v": 1, "Ts": START + timedelta(seconds=number)}
         arrive(run, {side: [row]}, number)
@@ -143,15 +145,29 @@ def two_batches() -> ChainRun:
     return run
 
 
-def test_a_change_of_plan_moves_no_row_and_cuts_what_waits() -> None:
-    run = two_batches()
-    before = [*run.segments[LEFT], *run.segments[RIGHT]]
-    waiting = list(run.ledger.units())
-    run.change(plan_of(frozenset({"wide", "narrow"}), "cpu").chains[0], {"wide": 1, "narrow": 9})
-    assert [*run.segments[LEFT], *run.segments[RIGHT]] == before, "the very same objects"
-    assert waiting
+@pytest.mark.parametrize(("before", "after"), [("cpu", "memory"), ("memory", "cpu")])
+def test_a_change_of_plan_moves_no_row_and_cuts_what_waits(before: str, after: str) -> None:
+    run = two_batches(before)
+    segments = [*run.segments[LEFT], *run.segments[RIGHT]]
+    assert len(run.ledger)
+    run.change(plan_of(frozenset({"wide", "narrow"}), after).chains[0], {"wide": 1, "narrow": 9})
+    assert [*run.segments[LEFT], *run.segments[RIGHT]] == segments, "the very same objects"
+    slices = [piece.interval for piece in run.chain.slices]
+    assert len(run.ledger)
+    assert all(any(one.covers(unit.interval) for one in slices) for unit in run.ledger.units())
     assert bag(run.run_all()) == {("wide", 1, 2): 1}, "a new query sees nothing of before"
     assert run.since() == {"wide": 1, "narrow": 9}
+
+
+def test_a_run_that_goes_back_to_what_was_saved_settles_anew() -> None:
+    run = two_batches()
+    assert bag(run.run_all()).total() == 3
+    saved = run.saved()
+    for _ in range(2):
+        run.settle(60 * SECOND)
+        assert held(run) == 0
+        run.restore(saved)
+        assert held(run) == 2
 
 
 def test_time_never_goes_back_and_takes_what_nothing_needs() -> None:

@@ -148,6 +148,7 @@ def test_a_layout_is_kept_once_every_query_may_see_the_pairs() -> None:
     assert _served(late) == {"narrow", "wide"}
     assert compiled.fan_out(piece, piece.interval, 4) is late
     assert compiled.fan_out(piece, Interval(piece.interval.lo + 1, piece.interval.hi - 1), 4) is late
+    assert _served(compiled.fan_out(piece, piece.interval, 2)) == {"wide"}, "what waited from before"
     assert late.cuts == piece.cuts
     inner = compiled.fan_out(piece, Interval(-SECOND, SECOND), 4)
     assert (inner.cuts, _served(inner)) == ((), {"narrow", "wide"})

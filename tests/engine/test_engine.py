@@ -77,6 +77,7 @@ def test_columns_of_other_types_and_in_another_order_are_made_to_fit() -> None:
     odd = pa.table({"Ts": [START.replace(tzinfo=None)], "k": pa.array([1], pa.int8()), "id": pa.array([7], pa.int16())})
     engine.feed({"A": odd, "B": table((2, 0))})
     assert found.rows == {("wide", 7, 2): 1}
+    assert engine.chains()[0].segments["left"][0].rows.schema == table((1, 0)).schema
 
 
 def test_what_a_batch_says_of_event_time_holds_at_once() -> None:

@@ -64,7 +64,7 @@ def test_a_row_still_to_come_is_never_before_the_bound(data: st.DataObject, slic
         run.arrive(given_rows, batch)
         run.defer()
         for _ in range(data.draw(st.integers(0, 6))):
-            walks = run.ledger.walks()
+            walks = run.ledger.in_progress()
             if not walks:
                 break
             walk = data.draw(st.sampled_from(walks))
@@ -107,7 +107,7 @@ def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
     bounds = run.bounds(EARLY)
     first = 3 * SECOND
     assert bounds["narrow"].fresh == (first, 2, 0)
-    for walk in run.ledger.walks():
+    for walk in run.ledger.in_progress():
         assert run.ledger.take_task(walk).near == 0
     bounds = run.bounds(EARLY)
     assert bounds["narrow"].fresh == (4 * SECOND, 3, 0), "its slice is done"
@@ -116,7 +116,7 @@ def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
 
 def test_a_policy_that_releases_late_keeps_what_it_held_until_the_whole_window_is_done() -> None:
     run = waiting()
-    for walk in run.ledger.walks():
+    for walk in run.ledger.in_progress():
         run.ledger.take_task(walk)
     early, late = run.bounds(EARLY)["wide"], run.bounds(LATE)["wide"]
     assert early.held == early.fresh == late.fresh
@@ -132,4 +132,9 @@ def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> Non
     run.settle(9 * SECOND)
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (9 * SECOND, 2, 0)
+    assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
+    run.arrive({LEFT: rows([5], 2)}, 2)
+    run.defer()
+    bounds = run.bounds(policy)
+    assert bounds["narrow"].fresh == (5 * SECOND, 2, 0), "the first unit that it may see"
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)

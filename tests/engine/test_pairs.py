@@ -127,7 +127,7 @@ def test_queries_that_differ_in_their_windows_only_are_a_family() -> None:
         "A.id FROM B, A WHERE A.v = B.v WINDOW 3 SECONDS",
     )
     runs = [MemberRun(member, {}, 0) for member in some]
-    families = [run.family for run in runs]
+    families = [run.group for run in runs]
     assert families[0] == families[1] == families[6]
     assert len(set(families)) == 5
     assert [run.takes_all for run in runs] == [True, True, True, False, False, False, True]

@@ -36,7 +36,7 @@ class Waiting:
     fresh: bool
 
 
-def released(waiting: list[Waiting], bounds: Bounds | None) -> list[str]:
+def released(waiting: list[Waiting], bounds: Bounds | None) -> list[Place]:
     """Row by row: those before the first that must wait."""
     must_wait = [
         one.place for one in waiting if bounds and not one.place < (bounds.fresh if one.fresh else bounds.held)
@@ -47,7 +47,7 @@ def released(waiting: list[Waiting], bounds: Bounds | None) -> list[str]:
         waiting.remove(one)
     for one in waiting:
         one.fresh = False
-    return [repr(one.place) for one in out]
+    return [one.place for one in out]
 
 
 STEPS = ["add", "add", "add", "release", "release", "release", "save", "all"]
@@ -74,8 +74,11 @@ def test_rows_come_out_in_the_order_of_their_places(data: st.DataObject, chunk: 
             else:
                 fresh = data.draw(bounds_of)
                 bounds = None if step == "all" else Bounds(fresh, min(fresh, data.draw(bounds_of)))
-                found = [row for batch in held.release(bounds) for row in batch.column("row").to_pylist()]
-                assert found == released(waiting, bounds)
+                out = list(held.release(bounds))
+                found = [row for some, _ in out for row in some.column("row").to_pylist()]
+                wanted = released(waiting, bounds)
+                assert found == [repr(place) for place in wanted]
+                assert [batch for _, batches in out for batch in batches.tolist()] == [place[1] for place in wanted]
             assert len(held) == len(waiting)
 
 
@@ -84,7 +87,7 @@ def test_what_was_held_before_waits_for_a_bound_of_its_own() -> None:
     held.add(part([(3, 0, 0, 0, 0)]))
     assert not list(held.release(Bounds((3, 0, 0), (0, 0, 0))))
     held.add(part([(2, 0, 0, 0, 0), (4, 0, 0, 0, 0)]))
-    (rows,) = held.release(Bounds((5, 0, 0), (3, 0, 0)))
+    ((rows, _),) = held.release(Bounds((5, 0, 0), (3, 0, 0)))
     assert rows.column("row").to_pylist() == ["(2, 0, 0, 0, 0)"], "a row just made waits behind one held before"
     assert len(held) == 2
 
@@ -94,7 +97,7 @@ def test_large_results_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) 
     held = OrderedBuffer()
     for start in (0, 1):
         held.add(part([(time, 0, 0, 0, 0) for time in range(start, 40, 2)]))
-    sizes = [batch.num_rows for batch in held.release(None)]
+    sizes = [rows.num_rows for rows, _ in held.release(None)]
     assert sum(sizes) == 40
     assert max(sizes) < 10
 

@@ -18,6 +18,7 @@ from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import BatchInput, Sides, StreamRows
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.policies import make_policy
+from millstream.engine.release import SEQUENCE
 from millstream.engine.shard import Shard
 from millstream.engine.store import MemoryStore
 from millstream.plan import Plan
@@ -139,7 +140,8 @@ def answers(
             )
         )
         assert output.rows_in == {name: len(rows) for name, rows in batch.items() if rows}
-        for queries, _, rows in output.results:
+        for queries, rows, arrived in output.results:
+            assert sum(arrived.values()) == rows.num_rows
             for query in queries:
                 found[query] += [(row["a"], row["b"]) for row in rows.to_pylist()]
         shard.keep()
@@ -239,3 +241,16 @@ def test_rows_come_out_when_event_time_says_that_it_is_their_turn(strict: bool) 
     assert bool(later) == strict
     assert sum(some.rows.num_rows for some in at_once + later) == 36
     assert shard.chains()[0].watermark == SECOND
+    numbered = [SEQUENCE in one.rows.schema.names for side in shard.chains()[0].segments.values() for one in side]
+    assert set(numbered) == {strict}, "only strict order needs arrival numbers"
+
+
+def test_what_is_known_of_event_time_before_a_batch_comes_first() -> None:
+    plan = plan_of(frozenset({"wide"}))
+    shard = shard_of(plan, strict=True)
+    assert not list(shard.run_batch(BatchInput(batch=1, rows=hot(plan))).results)
+    marks = {plan.chains[0].signature: 60 * SECOND}
+    output = shard.run_batch(BatchInput(batch=2, rows=hot(plan), watermarks=marks))
+    assert sum(some.rows.num_rows for some in output.late) == 12, "late by what the batch was told"
+    assert sum(some.rows.num_rows for some in output.results) == 36
+    assert not any(shard.chains()[0].segments.values())

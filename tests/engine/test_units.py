@@ -73,8 +73,13 @@ class Recount:
         self.ledger = Ledger()
         self.units: list[Unit] = []
         self.halves = False
+        self.seen: set[int] = set()
 
     def add(self, units: list[Unit]) -> None:
+        """Units of a segment that is new or still on its way: one that is done gets no more."""
+        on_their_way = {walk.probe.number for walk in self.ledger.in_progress()}
+        units = [unit for unit in units if unit.probe.number in on_their_way or unit.probe.number not in self.seen]
+        self.seen |= {unit.probe.number for unit in units}
         self.ledger.add(units)
         self.units += units
 
@@ -220,6 +225,7 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     before = ledger.rewritten
     ledger.add(units(near))
     assert ledger.rewritten > before, "who has seen the old progress looks again"
+    assert {interval for interval, *_ in ledger.earliest()} == {near, far}, "what is done is not open again"
     (progress,) = ledger.fresh()
     assert [ledger.take_task(progress).interval for _ in range(2)] == [near, far]
     assert not ledger.in_progress()
