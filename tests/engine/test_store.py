@@ -35,7 +35,17 @@ def some_segment() -> Segment:
 
 
 def entry_of(s: Segment) -> SegmentEntry:
-    return SegmentEntry(s.number, str(s.number), s.side, s.batch, s.reach, len(s), s.nbytes, s.first, s.last)
+    return SegmentEntry(
+        number=s.number,
+        name=str(s.number),
+        side=s.side,
+        batch=s.batch,
+        reach=s.reach,
+        rows=len(s),
+        nbytes=s.nbytes,
+        first=s.first,
+        last=s.last,
+    )
 
 
 def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:

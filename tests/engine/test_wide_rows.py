@@ -14,6 +14,7 @@ import pytest
 
 from millstream.compile import compile_script
 from millstream.engine import release, widths
+from millstream.engine.arrow import arrow_schema
 from millstream.engine.backlog import Budget
 from millstream.engine.compaction import run_to_merge
 from millstream.engine.engine import Engine
@@ -104,10 +105,10 @@ def test_wide_rows_come_out_complete_a_bounded_part_at_a_time(
 
 
 def _table(engine: Engine, name: str, some: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(some, schema=engine._streams[name].schema)
+    return pa.Table.from_pylist(some, schema=arrow_schema(engine.plan.script.streams["AB".index(name)]))
 
 
-def test_pairs_behind_a_guard_are_bounded_too(lower: Callable[[], None]) -> None:
+def test_pairs_with_a_shared_bound_are_bounded_too(lower: Callable[[], None]) -> None:
     script = STREAMS + "".join(
         f"CREATE QUERY q{n} AS SELECT {WIDE} {EQUAL} AND length(A.s) + length(B.s) > {500 + n} WINDOW 9 SECONDS;"
         for n in range(4)
@@ -224,8 +225,8 @@ def test_held_rows_are_saved_and_let_out_in_bounded_batches(lower: Callable[[], 
     again = OrderedBuffer.restored(files.read_table("held.arrow"))
     assert len(again) == len(held) == 600
     out: list[pa.RecordBatch] = []
-    again.release(release.Bounds((300, 0, 0), (300, 0, 0)), out.append)
-    again.release(None, out.append)
+    out += [rows for rows, _ in again.release(release.Bounds((300, 0, 0), (300, 0, 0)))]
+    out += [rows for rows, _ in again.release(None)]
     assert all(one.nbytes <= 2 * LOW for one in out)
     assert [row["at"] for one in out for row in one.to_pylist()] == list(range(600))
     assert all(len(row["s"]) == row["at"] % 90 for one in out for row in one.to_pylist())
