@@ -19,8 +19,9 @@ from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Values, as_arrow, taken
 from millstream.engine.probe import spread
-from millstream.engine.segment import Condition, Segment
+from millstream.engine.segment import Segment
 from millstream.engine.widths import interleaved
+from millstream.plan.nodes import Condition
 
 _BITS = 2
 _WIDE = 1 << _BITS

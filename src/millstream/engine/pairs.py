@@ -13,11 +13,11 @@ from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.gathered_rows import GatheredRows
-from millstream.engine.segment import Condition, Segment
+from millstream.engine.segment import Segment
 from millstream.errors import MillstreamError, QueryFailed
 from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
-from millstream.plan.nodes import LEFT, RIGHT, Member
+from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
 
 ColumnRef = tuple[int, str]
 """A column by its source, 0 or 1, and its name."""

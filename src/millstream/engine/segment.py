@@ -18,9 +18,8 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Columns, merged
 from millstream.engine.keys import GROUP_BITS, Codes
-from millstream.model.expr import Expr
+from millstream.plan.nodes import Condition
 
-Condition = frozenset[Expr]
 _GROUPS = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
 _FEW = 8_192
 """Among so few keys a binary search is as fast as anything that has to be made first."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT
 
 if TYPE_CHECKING:
     from millstream.pipeline.step import CommittedBatch
@@ -130,7 +131,7 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
             rows = 0.0
             for entry in entries:
                 # A left row of age a waits for differences of a, a right row for -a.
-                near, far = (lo, hi) if entry.side == "left" else (1 - hi, 1 - lo)
+                near, far = (lo, hi) if entry.side == LEFT else (1 - hi, 1 - lo)
                 oldest, youngest = newest - far + 1, newest - max(near, 0)
                 rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
             slices.append(SliceState(piece.interval, round(rows)))
