@@ -1,4 +1,4 @@
-"""What operators make of typed operands: the types they become, and what has no meaning."""
+"""The typing of operators: the types of their operands and results, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from millstream.model.functions import widest
 from millstream.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
 
 _LEAST = {INT: -(2**31), BIGINT: -(2**63)}
-"""Whose opposite has no place in its type."""
+"""The least value of each type, whose negation does not fit the type."""
 DEEPEST = 100
 LARGEST = 50_000
-# Two operands of the remainder have so many digits together at most, at their common scale.
+# The most digits that two operands of the remainder may have together, at their common scale.
 _REMAINDER_DIGITS = 74
 
 
@@ -63,7 +63,7 @@ def compared(op: str, left: Expr, right: Expr) -> Call:
 
 
 def _exact(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """A whole constant beside a DECIMAL is one of as many digits as it is written with."""
+    """A whole-number constant beside a DECIMAL becomes a DECIMAL with as many digits as the constant has."""
 
     def fitted(expr: Expr, other: Expr) -> Expr:
         if not (isinstance(expr, Literal) and expr.type.is_integer and other.type.name == "DECIMAL"):
