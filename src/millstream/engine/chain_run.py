@@ -166,7 +166,7 @@ class ChainRun:
         )
 
     def restore(self, saved: ChainManifest) -> None:
-        """Resumes from a saved run; the current plan cuts its units anew."""
+        """Resumes from a saved run; its units are cut along the current plan's slices."""
         self._settled = None
         counts = self._counts
         counts.numbered, counts.taken, counts.expired = saved.numbered, saved.taken, saved.expired

@@ -1,16 +1,16 @@
 """A pipeline's directory: its layout, and the lock of the running pipeline.
 
 registry/   statements in the order they took effect; registry/inbox/ changes that wait for the next batch;
-registry/copies/ the same again
+            registry/copies/ the same again
 manifest/   one file per committed batch, the last few
 segments/   state
 results/    a folder per query, unless it has a path of its own
-outbox/     a folder per query whose sink is not a folder of Parquet files: what the sink has still to take
-late/       a folder per stream: rows that came too late, have no time or do not parse
+outbox/     a folder per query whose sink is not a folder of Parquet files: rows the sink has not yet written
+late/       a folder per stream: late rows: too old, too far in the future, without a time or not parsed
 spark/      Spark's own checkpoint
 lock        held by the running pipeline
 
-Files of any other name are somebody else's: they are neither read nor deleted.
+Files with other names are neither read nor deleted.
 """
 
 from __future__ import annotations

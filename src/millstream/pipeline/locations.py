@@ -66,6 +66,7 @@ def literal(options: Options) -> Options:
                     "Rename the folder.",
                 )
             rest = tuple(option for option in options if option[0].lower() not in ("path", "recursivefilelookup"))
-            # Spark lists a file once for each file of a batch whose path looks like a pattern, unless it looks deeper.
+            # Spark lists a file once for each file of a batch whose path looks like a pattern, unless lookup is
+            # recursive.
             return (*rest, ("path", _GLOB.sub(r"\\\g<0>", path)), ("recursiveFileLookup", "true"))
     return options

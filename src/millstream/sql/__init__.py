@@ -56,7 +56,7 @@ def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = No
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a statement declares: its kind ('stream', 'query' or 'set'), the name, and where that stands."""
+    """What a statement declares: its kind ('stream', 'query' or 'set'), the name, and its place in the text."""
 
     kind: str
     name: str

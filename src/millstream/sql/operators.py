@@ -42,7 +42,7 @@ def typed_null(expr: Expr, kind: DataType) -> Expr:
 
 
 def compared(op: str, left: Expr, right: Expr) -> Call:
-    """A comparison; a string constant beside a time is read as that time."""
+    """A comparison; a string constant compared with a time is read as a time."""
     left, right = coerced(left, right.type), coerced(right, left.type)
     common = types.common(*(exact.type for exact in _exact(left, right)))
     nested = Family.NESTED in (left.type.family, right.type.family)
@@ -128,7 +128,7 @@ def _number_type(op: str, left: DataType, right: DataType) -> DataType:
 
 
 def choice(whens: Sequence[Expr], values: Sequence[Expr]) -> Expr:
-    """A CASE; the last value stands for all other rows."""
+    """A CASE; the last value is for all other rows."""
     kind = widest([value.type for value in values])
     if kind is None:
         names = " and ".join(dict.fromkeys(str(value.type) for value in values if value.type != NULL))
@@ -179,7 +179,7 @@ def coerced(expr: Expr, wanted: DataType) -> Expr:
 
 
 def check_pattern(pattern: str) -> None:
-    """In a pattern of LIKE a backslash stands before %, _ or another backslash."""
+    """Refuses a LIKE pattern with a backslash that is not followed by %, _ or another backslash."""
     rest = iter(pattern)
     for character in rest:
         if character == "\\" and next(rest, "") not in ("%", "_", "\\"):
