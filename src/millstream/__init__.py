@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Spark is loaded by those who use it."""
+    """Loads Spark only when the pipeline is used."""
     if name == "Pipeline":
         from millstream.pipeline import Pipeline
 

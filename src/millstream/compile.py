@@ -20,7 +20,9 @@ def compile_script(
     costs: Costs | None = None,
     calibration: Calibration | None = None,
 ) -> Plan:
-    """The shared plan of a script; `settings` override those it sets itself, `costs` what they ask for."""
+    """The shared plan of a script; `settings` override the script's own, `costs` overrides the costs that settings
+    choose.
+    """
     errors = Errors()
     script = sql.read(text, errors, functions)
     for name, value in (settings or {}).items():

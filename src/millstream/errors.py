@@ -37,7 +37,7 @@ class MillstreamError(Exception):
 
 
 class InternalError(MillstreamError):
-    """A bug in Millstream: a state the code holds to be impossible."""
+    """A bug in Millstream: a state that should be impossible."""
 
 
 class ScriptError(MillstreamError):
@@ -51,7 +51,7 @@ class ScriptError(MillstreamError):
         super().__init__(found, valid, todo, self.where)
 
     def at(self, where: Where) -> ScriptError:
-        """The same error at a place; what is already known of the place stays."""
+        """The same error with a place; the parts of its place that are already known stay."""
         known = {name: value for name in ("line", "column", "query", "file") if (value := getattr(self.where, name))}
         return type(self)(self.found, self.valid, self.todo, replace(where, **known))
 
@@ -95,15 +95,15 @@ class QueryFailed(MillstreamError):
 
 
 class BatchFailed(MillstreamError):
-    """A batch failed in a way that no query is to blame for. Nothing of it counts, and it can be tried again."""
+    """A batch failed and no query is to blame. It is not committed, and can be tried again."""
 
 
 class PipelineFailed(MillstreamError):
-    """A batch could not be finished. Nothing of it counts; a restart goes on from the batch before."""
+    """A batch could not be finished. It is not committed; a restart resumes from the batch before."""
 
 
 class Errors:
-    """Collects errors so that a user sees all of a script's at once."""
+    """Collects errors, so that a user sees all errors of a script at once."""
 
     def __init__(self) -> None:
         self._found: dict[str, ScriptError] = {}
@@ -120,7 +120,7 @@ class Errors:
 
 
 def listing(names: Iterable[str], limit: int = 12) -> str:
-    """Names as a user reads them: 'a, b, c', cut where it grows too long."""
+    """Names for a message: 'a, b, c', shortened where there are many."""
     shown = list(names)
     if len(shown) > limit:
         return ", ".join(shown[:limit]) + f" and {len(shown) - limit} more"
@@ -128,7 +128,7 @@ def listing(names: Iterable[str], limit: int = 12) -> str:
 
 
 def did_you_mean(name: str, options: Iterable[str], otherwise: str) -> str:
-    """A suggestion for a misspelt name, or what to do when none is near."""
+    """A suggestion for a misspelt name, or what to do when no name is close."""
     by_lower = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f'Did you mean "{by_lower[near[0]]}"?' if near else otherwise

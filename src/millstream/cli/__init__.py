@@ -1,6 +1,6 @@
 """The command `millstream`: what a person types, and how errors and plans are shown.
 
-This room knows every other one and no other room knows it.
+This room may import every other room, and no other room imports it.
 """
 
 from millstream.cli.main import main

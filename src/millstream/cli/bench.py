@@ -1,6 +1,6 @@
 """`millstream bench`: benchmarks against peers and the papers' experiments.
 
-The lab is loaded only when one of these commands runs: it needs packages that the product does not.
+The lab is imported only when one of these commands runs: it needs packages that the product does not.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def op_sched(figure: str | None, seconds: float, out: Path) -> None:
 
 
 def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str]]], same: Mapping[str, str]) -> None:
-    """The one asked for, or all; figures of one experiment come together."""
+    """The requested figure, or all; figures of one experiment are run together."""
     for number in [same.get(figure, figure)] if figure else list(figures):
         _show(figures[number]())
         click.echo()
@@ -247,6 +247,6 @@ def _one_of(name: str, known: Iterable[str], what: str) -> str:
 
 
 def _tell(text: str) -> None:
-    """What goes on, where someone watches."""
+    """Shows progress on a terminal."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{text}", err=True, nl=False)

@@ -38,7 +38,7 @@ class Listed:
 
 
 def place_of(query: Query, directory: Directory, settings: Settings, base: str) -> str:
-    """Where a query's rows can be looked at."""
+    """Where a query's rows can be read."""
     sink = external_of(query, base)
     if sink is not None:
         path = dict(sink.options).get("path")

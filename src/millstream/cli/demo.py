@@ -66,7 +66,7 @@ def run_demo(place: str | None, length: float) -> None:
 
 
 def _run(pipeline: Pipeline, directory: Directory, screen: Screen, feed: Feed) -> bool:
-    """Feeds the pipeline until all is read, or until it is stopped; whether all was written."""
+    """Feeds the pipeline until all files are read, or until it is stopped; returns whether all files were written."""
     for stream in STREAMS:
         feed.path(stream).mkdir(parents=True)
         pipeline.read(stream, "parquet", path=str(feed.path(stream)))
@@ -102,7 +102,7 @@ def _write(feed: Feed, directory: Directory, screen: Screen, over: threading.Eve
 
     for step in feed.write(lambda length: not over.wait(max(0.0, length)), begun):
         if step == feed.steps // 2 - 1:
-            # What `millstream query add` does.
+            # The same as `millstream query add`.
             changes = Changes.of(directory.location)
             (asked,) = changes.add(ADDED)
             screen.say(f"half-way: query fire is added while the others run; {changes.outcome(asked)}")
@@ -111,7 +111,7 @@ def _write(feed: Feed, directory: Directory, screen: Screen, over: threading.Eve
 
 
 def _savings(screen: Screen, feed: Feed, script: str) -> Iterator[str]:
-    """Measured beside what joins of their own would hold and cost."""
+    """The measured state and time, compared with those of unshared joins."""
     history, rows = screen.history, feed.rows()
     last = history.last
     if last is None or not last.state_rows:

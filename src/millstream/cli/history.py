@@ -1,4 +1,4 @@
-"""What a run has shown so far: totals since it began and the last few batches. It takes the same room however long."""
+"""The history of a run: totals since it began and the last few batches. Its memory does not grow with the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Rows = Callable[[BatchProgress], int]
 
 @dataclass(slots=True)
 class Waits:
-    """Response times, weighed by rows. Batches tell their median and 99th percentile; times keep three digits."""
+    """Response times, weighted by rows. Batches report their median and 99th percentile; times are rounded to three
+    digits.
+    """
 
     medians: Counter[float] = field(default_factory=Counter)
     highest: Counter[float] = field(default_factory=Counter)
@@ -85,11 +87,11 @@ class History:
         return self.recent[-1] if self.recent else None
 
     def queries(self) -> list[str]:
-        """Those in force and those that gave rows before they went."""
+        """The queries in force, and dropped ones that gave rows."""
         return [*self.windows, *(name for name in self.rows_out if name not in self.windows)]
 
     def rate_in(self, stream: str, now: float | None = None) -> float:
-        """Rows a second of the last ten seconds."""
+        """Rows per second over the last ten seconds."""
         return self._rate(now, lambda batch: batch.rows_in.get(stream, 0))
 
     def rate_out(self, query: str, now: float | None = None) -> float:
@@ -107,7 +109,7 @@ class History:
 
 
 def parts(batch: BatchProgress) -> dict[str, float]:
-    """Where a batch's time went, in the four parts people ask for."""
+    """Where a batch's time went: read, join, write and Spark."""
     split = batch.split
     found = {
         "read": split.get("read", 0.0) + split.get("restore", 0.0),

@@ -21,7 +21,7 @@ _PARTS = {"read": ("█", "cyan"), "join": ("▓", "green"), "write": ("▒", "y
 
 
 def line(batch: BatchProgress) -> str:
-    """One batch where no terminal is."""
+    """One batch as a line of text."""
     rows_out = sum(response.rows for response in batch.queries.values())
     split = ", ".join(f"{part} {spent:.2f}" for part, spent in parts(batch).items())
     shown = [
@@ -40,7 +40,7 @@ def line(batch: BatchProgress) -> str:
 
 
 def view(history: History, title: str, now: float | None = None) -> RenderableType:
-    """The whole picture."""
+    """The whole view."""
     last = history.last
     if last is None:
         return Group(
@@ -70,7 +70,7 @@ def _table(*columns: str) -> Table:
 
 
 def _streams(history: History, last: BatchProgress, now: float | None) -> Table:
-    """What comes in. `behind` is how far a stream's greatest event time lies behind the clock."""
+    """The streams. `behind` is how far a stream's greatest event time is behind the clock."""
     table = _table("stream", "rows/s in", "rows in", "late", "behind")
     for stream in sorted({*history.rows_in, *last.lag_seconds}):
         lag = last.lag_seconds.get(stream)
@@ -128,7 +128,7 @@ def _state(last: BatchProgress) -> list[RenderableType]:
 
 
 def _thinned(slices: Sequence[SliceState]) -> list[tuple[int, int, int]]:
-    """Neighbours put together until they fit."""
+    """Merges neighbours until they fit."""
     step = -(-len(slices) // _SLICES) or 1
     groups = [slices[first : first + step] for first in range(0, len(slices), step)]
     return [(some[0].interval.lo, some[-1].interval.hi, sum(one.rows for one in some)) for some in groups]

@@ -42,7 +42,7 @@ def run_script(
     as_json: bool,
     master: str | None,
 ) -> None:
-    """Everything `millstream run` does once the script is known to be good."""
+    """Everything `millstream run` does once the script is known to be valid."""
     stem = Path(file).stem
     place = Directory.at(directory or f"state/{stem}")
     preflight(text, place, functions)
@@ -69,7 +69,7 @@ def open_pipeline(
     settings: dict[str, str] | None = None,
     master: str | None = None,
 ) -> Pipeline:
-    """A pipeline that tells the screen, on a Spark of its own whose log lies in the directory."""
+    """A pipeline that reports to the screen, with its own Spark, whose log is in the directory."""
     directory.make()
     log = log_of(directory)
     click.echo(f"starting Spark, which writes to {near(log)} ...", err=True)
@@ -80,14 +80,14 @@ def open_pipeline(
         try:
             screen.batch(batch, _windows(pipeline.plan()))
         except BrokenPipeError:
-            # Nobody reads any more; what was written after this would fail again when the interpreter ends.
+            # The reader is gone; buffered output would raise again when the interpreter exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             pipeline.ask_to_stop()
 
-    # Errors of batches come to us as well; what Spark's bridge has to say of them belongs with the rest of its words.
+    # Errors of batches are raised here too, so Py4J's messages about them go to Spark's log.
     written = logging.FileHandler(log)
     logging.getLogger("py4j").handlers, logging.getLogger("py4j").propagate = [written], False
-    logging.getLogger().addHandler(written)  # the bridge says some of it without its name
+    logging.getLogger().addHandler(written)  # some of Py4J's messages go to the root logger
     word = re.sub(r"\W", "_", name)
     name = word if re.match(r"[^\W\d]", word) else f"_{word}"
     spark = make_session(name, master, log=log)
@@ -119,7 +119,7 @@ def places_of(pipeline: Pipeline, directory: Directory) -> dict[str, str]:
 
 
 def log_of(directory: Directory) -> Path:
-    """Spark's own words: in the directory, or here where that is on another file system."""
+    """Spark's log: in the directory, or in the current folder where the directory is on another file system."""
     return Path(directory.location) / "spark.log" if directory.files.is_local else Path("spark.log")
 
 
@@ -141,7 +141,9 @@ class Signals:
         self._asked.put(None)
 
     def stop(self, pipeline: Pipeline) -> None:
-        """From now on this pipeline is asked. Spark puts its own handler in place when it starts: ours comes back."""
+        """From now on signals stop this pipeline. Spark installs its own handler when it starts, so ours is installed
+        again.
+        """
         self._install()
         threading.Thread(target=self._forward, args=(pipeline,), name="millstream-signals", daemon=True).start()
 
@@ -152,9 +154,9 @@ class Signals:
     def _handle(self, number: int, _: FrameType | None) -> None:
         self._count += 1
         if self._count > 1 and number == signal.SIGINT:
-            # What is committed is safe however the process ends.
+            # Committed batches are safe however the process ends.
             os._exit(130)
-        # The only thing that may be done here: locks may be held by the code that was interrupted.
+        # Only this is safe in a signal handler: the interrupted code may hold locks.
         self._asked.put(number)
 
     def _forward(self, pipeline: Pipeline) -> None:
@@ -164,7 +166,7 @@ class Signals:
 
 
 def run_pipeline(pipeline: Pipeline, directory: Directory, *, drain: bool) -> PipelineFailed | QueryFailed | None:
-    """What ended it, unless it ended well."""
+    """Runs the pipeline; returns the failure that ended it, or None."""
     try:
         if drain:
             pipeline.drain()

@@ -21,7 +21,7 @@ from millstream.pipeline.progress import BatchProgress
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """Shows a line per batch, unless nothing came in and nothing went out. The others show more."""
+    """Shows a line per batch, except for batches without rows in or out. The other screens extend this one."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -34,12 +34,12 @@ class Screen(AbstractContextManager["Screen"]):
             click.echo(line(batch))
 
     def say(self, message: str) -> None:
-        """Something a person should know."""
+        """Shows a message."""
         self.history.messages.append(message)
         click.echo(message)
 
     def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
-        """The summary; an error is said by whoever caught it."""
+        """Shows the summary; errors are shown by the caller."""
         del error
         click.echo()
         for text in summary_lines(self.history, directory, places):
@@ -66,11 +66,11 @@ class JsonScreen(Screen):
 
 
 class LiveScreen(Screen):
-    """A view that is drawn anew twice a second."""
+    """A view that is redrawn twice a second."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title)
-        self._lock = threading.Lock()  # batches come from another thread than the one that draws
+        self._lock = threading.Lock()  # batches come from a different thread than the one that draws
         self._live = Live(console=Console(), refresh_per_second=2, get_renderable=self._view)
 
     def __enter__(self) -> LiveScreen:

@@ -1,4 +1,4 @@
-"""From a file named on the command line to its plan, with errors shown as people want to read them."""
+"""From a file named on the command line to its plan, with errors shown at their lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Command = Callable[..., Any]
 
 
 class ErrorsShown(click.Group):
-    """Errors end the command with their own words: with exit code 2 for what a user can correct, 1 for what failed."""
+    """Errors end the command with their message: with exit code 2 for what a user can correct, 1 for failures."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -48,7 +48,7 @@ functions_option = click.option(
 
 
 def script_options(command: Command) -> Command:
-    """What every command that reads a script takes."""
+    """The options of every command that reads a script."""
     for option in (
         click.option(
             "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Override a setting of the script."
@@ -61,7 +61,7 @@ def script_options(command: Command) -> Command:
 
 
 def compile_file(file: str, functions: tuple[str, ...] = (), settings: tuple[str, ...] = ()) -> Plan:
-    """The plan of a file, weighed with what `millstream calibrate` found on this machine, if it ever ran."""
+    """The plan of a file, with the costs that `millstream calibrate` measured on this machine, if it was run."""
     return compile_text(read_script(file), file, read_functions(functions), read_settings(settings), load())
 
 
@@ -90,7 +90,7 @@ def errors_at_their_lines(text: str, name: str) -> Iterator[None]:
     except (ScriptError, ScriptErrors) as found:
         errors = found.errors if isinstance(found, ScriptErrors) else (found,)
         for error in errors:
-            # What has no place in the text was said on the command line.
+            # An error without a place in the text comes from the command line.
             placed = error if str(error.where) else error.at(Where(file="--set"))
             click.echo(f"error: {placed}", err=True)
             click.echo(_excerpt(text, error.where), err=True, nl=False)
@@ -100,7 +100,7 @@ def errors_at_their_lines(text: str, name: str) -> Iterator[None]:
 
 
 def _excerpt(text: str, where: Where) -> str:
-    """The line of an error with a mark under its column."""
+    """The line of an error with a caret under its column."""
     lines = text.split("\n")
     if not 1 <= where.line <= len(lines):
         return ""

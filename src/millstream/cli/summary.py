@@ -1,4 +1,4 @@
-"""What a run amounted to, in words and for machines."""
+"""The summary of a run, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def seconds(length: float) -> str:
 
 
 def bar(value: float, most: float, width: int) -> str:
-    """So much of the width, to an eighth of a letter; something is never drawn as nothing."""
+    """A bar for this share of the width, in eighths of a character; a share above zero is never empty."""
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(min(1.0, value / most) * width * 8))
@@ -50,6 +50,6 @@ def bar(value: float, most: float, width: int) -> str:
 
 
 def near(path: str | Path) -> str:
-    """A path as one would type it here."""
+    """A path, relative to the current folder if it is inside it."""
     inside = "://" not in str(path) and Path(path).is_relative_to(Path.cwd())
     return str(Path(path).relative_to(Path.cwd())) if inside else str(path)

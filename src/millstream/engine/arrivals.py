@@ -1,4 +1,4 @@
-"""The rows of a batch, judged once for all chains of a shard and laid out by chain and side."""
+"""The rows of a batch, checked for lateness once for all chains of a shard, and split by chain and side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.plan.nodes import Chain, Signature
 
 @dataclass(slots=True)
 class Arrivals:
-    """What a batch brings: rows that can be used; for each stream how many came and its greatest time; late rows."""
+    """The rows of a batch that can be used, its late rows, and for each stream the row count and the greatest time."""
 
     usable: list[tuple[Stream, Sides, list[pa.RecordBatch]]] = field(default_factory=list)
     rows_in: dict[str, int] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Arrivals:
     late: list[Late] = field(default_factory=list)
 
     def take_in(self, given: StreamRows, limits: Limits, first: int | None) -> None:
-        """Judges the rows of a stream. They are numbered from `first` on, where their order matters."""
+        """Checks the rows of a stream for lateness. Where their order matters, they are numbered from `first` on."""
         stream, usable = given.stream, []
         for part in given.parts:
             rows, late = judged(stream, part, limits)
@@ -45,7 +45,7 @@ class Arrivals:
         self.usable.append((stream, given.sides, usable))
 
     def parts(self, watermarks: Mapping[Signature, int]) -> Iterator[dict[Signature, dict[str, pa.RecordBatch]]]:
-        """What each side of a chain gets, without what is late for it: one part, unless columns cannot hold it all."""
+        """The rows for each side of a chain, without those late for it: one part, unless columns cannot hold all."""
         for number in range(max((len(rows) for *_, rows in self.usable), default=0)):
             found: dict[Signature, dict[str, pa.RecordBatch]] = {}
             for stream, sides, parts in self.usable:
@@ -61,12 +61,12 @@ class Arrivals:
 def arrivals(
     given: BatchInput, chains: Sequence[Chain], watermarks: Mapping[Signature, int], *, numbered: bool
 ) -> Arrivals:
-    """Judges a batch by what was known before it."""
+    """Checks a batch for late rows by the watermarks and horizons known before it."""
     found = Arrivals()
     for rows in given.rows:
         concerned = [chain for chain in chains if rows.stream.name in (one.name for one in chain.streams)]
         levels = [(chain.title, watermarks[chain.signature]) for chain in concerned]
         limits = Limits(given.horizons.get(rows.stream.name, FAR), levels)
-        # Numbers grow from batch to batch, and within one as rows come.
+        # Numbers grow from batch to batch, and within a batch in the order of arrival.
         found.take_in(rows, limits, given.batch << 32 if numbered else None)
     return found

@@ -19,12 +19,12 @@ from millstream.engine.units import Ledger, ProbeProgress, Task
 
 _HANDFUL = 32
 Done = Iterator[tuple[ChainRun, Joined]]
-"""Rows as they are made, with their chain. Runnable goes on when the next ones are asked for."""
+"""Result rows as they are made, with their chain. Work goes on when the next rows are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When a run stops: after so many units, or when so many seconds are over; None means when all is done."""
+    """When a run stops: after this many units, or after this many seconds; None means when all units are done."""
 
     units: int | None = None
     seconds: float | None = None
@@ -34,7 +34,7 @@ UNBOUNDED = Budget()
 
 
 class Backlog:
-    """To a policy it is the load it works under."""
+    """The deferred units of all chains; a policy sees it as its `Load`."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -62,7 +62,7 @@ class Backlog:
             yield from self._run_tasks(budget.seconds)
 
     def _look(self, chains: Sequence[ChainRun]) -> None:
-        """What has come since the last run; everything, where a ledger or what slices cost is no longer the same."""
+        """Queues the work added since the last run; all work, where a ledger or the costs of slices have changed."""
         known = [(chain.ledger, chain.ledger.rewritten, chain.paths.drifts) for chain in chains]
         anew = known != self._known
         if anew:
@@ -89,10 +89,10 @@ class Backlog:
                 yield chain, joined
 
     def _run_tasks(self, seconds: float) -> Done:
-        """Tasks are chosen a handful at a time, as many as there is time for: choosing after every task would meet cold
-        caches each time.
+        """Tasks are chosen a handful at a time, as many as there is time for: choosing after every task would cost
+        cache misses each time.
 
-        How much there is time for follows from what the tasks so far were expected to cost and what they took.
+        How many there is time for follows from the expected and the measured time of the tasks so far.
         """
         began = time.perf_counter()
         expected, limit = 0.0, 0.0
@@ -107,7 +107,9 @@ class Backlog:
             limit = expected / spent * (seconds - spent)
 
     def take_tasks(self, count: int, limit: float = float("inf")) -> list[tuple[ChainRun, Task, float]]:
-        """The next tasks by the policy with what they may cost: so many, or until they come to the limit."""
+        """The next tasks in the policy's order, each with its expected cost: `count` of them, or until the costs reach
+        the limit.
+        """
         began = time.perf_counter_ns()
         found: list[tuple[ProbeProgress, Task, float]] = []
         total = 0.0

@@ -1,4 +1,4 @@
-"""A batch of a shard: what comes in, and what goes out."""
+"""The input and the output of a shard for one batch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from millstream.model.stream import Stream
 from millstream.plan.nodes import Signature
 
 Sides = Sequence[tuple[Signature, str]]
-"""Chains, each with the side that a stream is of it."""
+"""Chains, each with the side on which it reads the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:
-    """Rows of a stream for the sides of chains that take them; several parts where one is more than columns can hold.
+    """Rows of a stream for the sides of chains that read them; several parts where columns cannot hold all rows.
 
-    On Spark a row comes once for every key it is joined by; `counted` is set for one of them, so that the row is
-    counted once, and told of once where it is late.
+    On Spark a row comes once for every key it is joined by; `counted` is set for one of these copies, so that the row
+    is counted once, and reported once if it is late.
     """
 
     stream: Stream
@@ -33,8 +33,8 @@ class StreamRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInput:
-    """`watermarks` and `horizons` are what was known of event time before the batch. `finish` says that no more rows
-    will come: everything that waits is done and let out.
+    """`watermarks` and `horizons` are those from before the batch. `finish` says that no more rows will come: all
+    deferred units are done and all held rows are released.
     """
 
     batch: int
@@ -46,7 +46,7 @@ class BatchInput:
 
 
 class Results(NamedTuple):
-    """Rows for all queries that get them. `arrived` counts the rows by the batch in which their probing tuples came."""
+    """Rows for all queries that get them. `arrived` counts the rows by the batch their probing rows arrived in."""
 
     queries: list[str]
     rows: pa.RecordBatch
@@ -55,8 +55,8 @@ class Results(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutput:
-    """What is known of the rows at once, and `results`, which come as they are asked for: the batch is done when they
-    are all taken.
+    """What is known before any join, and `results`, which are computed as they are consumed: the batch is done when all
+    are consumed.
     """
 
     results: Iterator[Results]

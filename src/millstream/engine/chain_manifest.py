@@ -1,4 +1,4 @@
-"""A chain as it is saved between batches: its segments by name and the units that wait. It holds no rows."""
+"""A chain as it is saved between batches: its segments by name and its deferred units. It holds no rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.engine.files import Stamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEntry:
-    """A segment by the name it has in its store, with what there is to know of it without opening it.
+    """A segment by its name in the store, with what a reader needs to know before opening it.
 
     `stamps` are those of its files, in the order the store names them; none where it has no files.
     """
@@ -43,7 +43,9 @@ class DeferredUnit:
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry:
-    """Rows of a query kept for their turn, by name. `since` tells the query from another of its name."""
+    """The name of stored rows that a query holds back for order. `since` tells the query from an earlier one of its
+    name.
+    """
 
     query: str
     since: int
@@ -53,7 +55,7 @@ class HeldEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainManifest:
     """`numbered` is the last number given to a segment; `taken` counts the rows that ever became state, `expired` those
-    of them that are gone, so the segments hold just the difference.
+    of them that have expired, so the segments hold exactly the difference.
     """
 
     numbered: int = 0

@@ -1,4 +1,4 @@
-"""A chain at work: the state of its two sides, the units that wait, and what is done with them in a batch."""
+"""A running chain: the state of its two sides, its deferred units, and what a batch does with them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ChainRun:
         self.change(chain, since or {})
 
     def change(self, chain: Chain, since: Mapping[str, int]) -> None:
-        """Takes over another plan of the same signature between batches. No row moves."""
+        """Switches to another plan of the same signature between batches. No row moves."""
         self._compiled = CompiledChain(chain, self._functions, since, self._hash_bits)
         self._joiner = Joiner(self._compiled, self.statistics, self._chunk)
         self.ledger.rewrite(self._compiled.cut)
@@ -69,11 +69,11 @@ class ChainRun:
         return {side: log.segments for side, log in self._logs.items()}
 
     def since(self) -> dict[str, int]:
-        """The first batch whose tuples each query may see."""
+        """The first batch whose rows each query may see."""
         return self._compiled.since()
 
     def arrive(self, rows: Mapping[str, pa.RecordBatch], batch: int) -> None:
-        """Rows in time become segments; what they meet is joined by `run_all`, or waits after `defer`."""
+        """Turns rows that are not late into segments; `run_all` joins them, or `defer` makes deferred units of them."""
         self.batch = batch
         for side in (LEFT, RIGHT):
             made: list[Segment] = []
@@ -85,8 +85,8 @@ class ChainRun:
             self._arrived[side] = made
 
     def _meet(self, side: str) -> Iterator[tuple[Segment, Sequence[Segment]]]:
-        """Each new segment with the state it meets. Left ones come first and then are state, so each pair of tuples
-        meets exactly once.
+        """Each new segment with the state it probes. Left segments come first and are state for the right ones, so each
+        pair of rows is met exactly once.
         """
         arrived, self._arrived[side] = self._arrived[side], []
         for probe in arrived:
@@ -94,7 +94,7 @@ class ChainRun:
         self._logs[side].append(arrived)
 
     def run_all(self) -> Iterator[Joined]:
-        """Joins everything that waits or has just arrived."""
+        """Joins all deferred units and everything that has just arrived."""
         tasks = list(self.ledger.tasks())
         self.ledger.take_all()
         for task in tasks:
@@ -104,7 +104,7 @@ class ChainRun:
                 for piece in self.chain.slices:
                     yield from self.execute(list(self._compiled.units(probe, states, piece)))
             if side == LEFT:
-                self._tidy(LEFT, set())  # so right ones meet fewer segments
+                self._tidy(LEFT, set())  # so that right segments probe fewer segments
 
     def execute(self, units: Sequence[Unit]) -> Iterator[Joined]:
         """Joins units of one probing segment in one slice."""
@@ -113,7 +113,7 @@ class ChainRun:
             yield joined
 
     def defer(self) -> None:
-        """What has just arrived becomes units that wait; they name segments as the store holds them."""
+        """Makes deferred units of the segments that have just arrived; units name segments as the store holds them."""
         self.keep()
         for side in (LEFT, RIGHT):
             self._arrived[side] = [self._logs[side].kept(segment) for segment in self._arrived[side]]
@@ -135,7 +135,7 @@ class ChainRun:
         self._logs[side].tidy(self.watermark, busy, self._compiled.spans)
 
     def bounds(self, policy: Policy) -> dict[str, Bounds]:
-        """For each query, the least sort key a row still to come can have."""
+        """For each query, the least sort key that a future result row can have."""
         return order_bounds(
             self._compiled,
             self.ledger,
@@ -145,12 +145,12 @@ class ChainRun:
         )
 
     def keep(self) -> None:
-        """State goes where the store has it."""
+        """Hands new segments to the store."""
         for log in self._logs.values():
             log.keep()
 
     def saved(self, held: Sequence[HeldEntry] = ()) -> ChainManifest:
-        """What a later run needs to go on from here; `held` names rows that wait for their turn."""
+        """What a later run needs to resume from here; `held` names the rows held back for order."""
         self.keep()
         units = [
             DeferredUnit(probe=one.probe.number, state=one.state.number, lo=one.interval.lo, hi=one.interval.hi)
@@ -166,7 +166,7 @@ class ChainRun:
         )
 
     def restore(self, saved: ChainManifest) -> None:
-        """Goes on where a run was saved; units come out as the plan of now cuts them."""
+        """Resumes from a saved run; its units are cut along the current plan's slices."""
         self._settled = None
         counts = self._counts
         counts.numbered, counts.taken, counts.expired = saved.numbered, saved.taken, saved.expired

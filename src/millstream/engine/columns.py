@@ -1,7 +1,8 @@
-"""Rows as columns that numpy can take from: fixed-width ones without nulls lie as arrays, all others as Arrow's.
+"""Rows as columns that numpy can take from: fixed-width columns without nulls are NumPy arrays, all others Arrow
+arrays.
 
-Arrow makes a column of an array without a copy, so results stay Arrow; but a batch of a thousand rows passes through
-dozens of takes, and each costs numpy less than half of what it costs to make and unmake Arrow's objects (bench tricks).
+Arrow wraps an array as a column without a copy, so results stay Arrow. A batch of a thousand rows passes through dozens
+of takes, and each takes numpy less than half the time that Arrow needs to create its objects (bench tricks).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Columns:
         return sum(bytes_of(some) for some in self.values.values() if not isinstance(some, np.ndarray))
 
     def widest(self, name: str) -> int:
-        """The bytes of the widest row of a column; nothing where its type says them."""
+        """The bytes of the widest row of a column; zero where its type fixes the width."""
         known = self._widest.get(name)
         if known is None:
             values = self.values[name]
@@ -55,7 +56,7 @@ class Columns:
         return known
 
     def widths(self, name: str) -> Ints:
-        """The bytes of each row of such a column."""
+        """The bytes of each row of a variable-width column."""
         if name not in self._widths:
             self._widths[name] = widths(self.values[name])
         return self._widths[name]
@@ -64,7 +65,7 @@ class Columns:
         return Columns(self.schema, self.kinds, {name: taken(some, positions) for name, some in self.values.items()})
 
     def gather(self, name: str, positions: Ints) -> pa.Array:
-        """A column at these rows, for Arrow."""
+        """A column at these rows, as an Arrow array."""
         return as_arrow(taken(self.values[name], positions), self.kinds[name])
 
     def rows(self) -> pa.RecordBatch:
@@ -73,7 +74,7 @@ class Columns:
 
 
 def merged(parts: Sequence[Columns], order: Ints) -> Columns:
-    """Rows of several, numbered through."""
+    """Rows picked from several, whose rows are numbered consecutively."""
     schema, kinds = parts[0].schema, parts[0].kinds
     values: dict[str, Values] = {}
     for name, kind in kinds.items():
@@ -82,7 +83,7 @@ def merged(parts: Sequence[Columns], order: Ints) -> Columns:
 
 
 def _joined(parts: Sequence[Values], kind: pa.DataType) -> Values:
-    """One after the other: plain where every part is."""
+    """The parts concatenated: a NumPy array where every part is one."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, np.ndarray) for part in parts):
@@ -91,7 +92,7 @@ def _joined(parts: Sequence[Values], kind: pa.DataType) -> Values:
 
 
 def taken(some: Values, positions: Ints) -> Values:
-    """The values at positions that are known to lie inside."""
+    """The values at positions that are known to be in range."""
     if isinstance(some, np.ndarray):
         return some.take(positions, mode="clip")
     return some.take(pa.array(positions))
@@ -104,7 +105,7 @@ def as_arrow(some: Values, kind: pa.DataType) -> pa.Array:
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> Values:
-    """The values without a copy."""
+    """The values as a NumPy array without a copy, where the type and the nulls allow it."""
     dtype = _dtype(kind)
     if dtype is None or column.null_count or not len(column):
         return column
@@ -113,7 +114,7 @@ def _plain(column: pa.Array, kind: pa.DataType) -> Values:
 
 @cache
 def _dtype(kind: pa.DataType) -> np.dtype | None:
-    """What the values of a fixed-width type are to numpy."""
+    """The NumPy type of a fixed-width type's values."""
     if not pa.types.is_primitive(kind) or pa.types.is_boolean(kind) or kind.bit_width > 64:
         return None
     if pa.types.is_temporal(kind):

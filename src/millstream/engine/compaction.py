@@ -2,8 +2,8 @@
 
 A segment stays as it is while it is some times larger than all younger ones together; otherwise they become one. So
 sizes fall geometrically from the oldest to the youngest: the segments a probe touches, and the merges a row goes
-through, grow with the logarithm of the window. The smaller the batches, the more a probe pays for each segment
-compared with its rows, and the more is merged; the last few of them are always one segment.
+through, grow with the logarithm of the window. The smaller the batches, the more a probe pays per segment compared with
+its rows, so the more is merged; the last few small batches are always one segment.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from millstream.engine import widths
 from millstream.engine.segment import Segment
 
 SMALL = 8_192
-"""Batches below so many rows pay more for starting a probe than for its rows."""
+"""Batches with fewer rows than this pay more for starting a probe than for its rows."""
 _LEAST, _MOST = 2, 8
 """How many times larger than all younger ones a segment must be to stay as it is."""
 SPANS = 4
-"""Into how many parts a window falls where batches are large."""
+"""Into how many parts a window is divided where batches are large."""
 
 
 def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SPANS) -> slice | None:
     """The newest run of a lane (oldest segment first) worth merging; segments with deferred units are left alone.
 
-    No segment is made longer than the window, beyond which rows expire, nor larger than columns can hold. Large batches
-    route the pairs of each segment by itself, and fewer cuts lie in a shorter one: they keep it to one of `spans` parts
-    of the window.
+    No segment is made longer than the window, after which rows expire, nor larger than columns can hold. In large
+    batches the pairs of each segment are routed separately, and a shorter segment contains fewer cuts: there a segment
+    spans at most one of `spans` parts of the window.
     """
     stop = len(lane)
     while stop > 1:
@@ -46,7 +46,9 @@ def run_to_merge(lane: Sequence[Segment], busy: Collection[int], spans: int = SP
 
 
 def _oldest(lane: Sequence[Segment], stop: int, busy: Collection[int], longest: int) -> int:
-    """Where the free neighbours before `stop` begin that together span no more than the longest time and fit in one."""
+    """Where the run of free neighbours before `stop` begins that spans no more than the longest time and fits in one
+    segment.
+    """
     start, first, last, bulk = stop, lane[stop - 1].first, lane[stop - 1].last, 0
     while start > 0 and lane[start - 1].number not in busy:
         first, last = min(first, lane[start - 1].first), max(last, lane[start - 1].last)

@@ -1,6 +1,6 @@
-"""A chain's plan, compiled: its queries' expressions, how rows come in, and which units two segments make.
+"""A chain's compiled plan: its queries' expressions, how rows become segments, and which units two segments make.
 
-It holds no rows. A changed plan is compiled anew between batches.
+It holds no rows. A changed plan is compiled again between batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
 
 
 class CompiledChain:
-    """`since` is the first batch whose tuples a query may see; units of before never serve it."""
+    """`since` is the first batch whose rows a query may see; units of earlier batches never serve it."""
 
     def __init__(
         self, chain: Chain, functions: Mapping[str, Function], since: Mapping[str, int], hash_bits: int = 64
@@ -49,16 +49,16 @@ class CompiledChain:
         self._slice_of: dict[Interval, Slice] = {piece.interval: piece for piece in chain.slices}
         self._fan_outs: dict[tuple[Interval, int, int], FanOut] = {}
         self.youngest = max((member.since for member in self.members.values()), default=0)
-        """The first batch whose tuples all queries may see."""
-        # Where nothing is routed a shorter segment has nothing to gain.
+        """The first batch whose rows all queries may see."""
+        # Where nothing is routed, shorter segments save nothing.
         self.spans = SPANS if any(piece.cuts for piece in chain.slices) else 1
 
     def since(self) -> dict[str, int]:
-        """The first batch whose tuples each query may see."""
+        """The first batch whose rows each query may see."""
         return {name: member.since for name, member in self.members.items()}
 
     def units(self, probe: Segment, states: Iterable[Segment], only: Slice | None = None) -> Iterator[Unit]:
-        """For each state one unit per slice in which there can be pairs for a query that may see them."""
+        """For each state segment, one unit per slice that may have pairs for a query that may see them."""
         slices = self.chain.slices if only is None else (only,)
         seen = [piece.interval for piece in slices if self._first_batches[piece.interval] <= probe.batch]
         for state in states:
@@ -68,7 +68,7 @@ class CompiledChain:
                     yield Unit(probe, state, interval)
 
     def cut(self, unit: Unit) -> Iterator[Unit]:
-        """What this plan leaves of a unit that another plan has made."""
+        """The parts of a unit made by another plan that this plan still needs."""
         for new in self.units(unit.probe, [unit.state]):
             lo, hi = max(new.interval.lo, unit.interval.lo), min(new.interval.hi, unit.interval.hi)
             if lo < hi:
@@ -87,8 +87,8 @@ class CompiledChain:
         return self.chain.access.left if side == LEFT else self.chain.access.right
 
     def fan_out(self, piece: Slice, within: Interval, batch: int) -> FanOut:
-        """Who gets which pairs. It is the same for all pairs of a slice between the same cuts, once every query may see
-        them.
+        """Which queries get which pairs. It is the same for all pairs of a slice between the same cuts, once every
+        query may see them.
         """
         between = piece.interval, bisect_right(piece.cuts, within.lo), bisect_left(piece.cuts, within.hi)
         known = self._fan_outs.get(between) if batch >= self.youngest else None
@@ -100,7 +100,7 @@ class CompiledChain:
         return known
 
     def pairs(self, probe: Segment, state: Segment | GatheredRows, probe_rows: Ints, state_rows: Ints) -> Pairs:
-        """Matched rows whose keys are equal; where codes are hashes they may collide, and the keys decide."""
+        """Matched rows whose keys are equal; hash codes may collide, so there the keys themselves are compared."""
         equal = self._equal[probe.side]
         met = Pairs(probe, state, probe_rows, state_rows, equal)
         if probe.side == RIGHT:

@@ -37,8 +37,8 @@ class _Source:
 class Engine:
     """Runs a plan: rows go in by stream, results go to `sink` by query.
 
-    `policy` orders work when a budget leaves some of it for later; `order` is 'eager' or 'strict'. With a `directory`
-    segments are files there, without one they stay in memory.
+    `policy` orders work when a budget defers some of it; `order` is 'eager' or 'strict'. With a `directory` segments
+    are files there, without one they stay in memory.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Engine:
         )
 
     def change(self, plan: Plan) -> None:
-        """Another plan from the next batch on; a query that is new or has changed sees no pairs of before."""
+        """Another plan from the next batch on; a new or changed query sees no pairs of earlier batches."""
         self._follow(plan)
         self._shard.change(plan, self._first_batches())
 
@@ -117,7 +117,7 @@ class Engine:
         self._settle()
 
     def _settle(self) -> None:
-        """Here, unlike on Spark, all streams are seen: what a batch says of event time holds at once."""
+        """Advances event time. Unlike a slot on Spark, the engine sees all rows, so a batch's times count at once."""
         watermarks = {}
         for chain in self.plan.chains:
             clocks = {stream.name: self._sources[stream.name].clock for stream in chain.streams}
@@ -126,12 +126,12 @@ class Engine:
         self._shard.keep()
 
     def work(self, budget: Budget | None = None) -> None:
-        """Goes on with deferred units, with no new rows."""
+        """Does deferred units without new rows."""
         self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, budget=budget or UNBOUNDED)).results)
         self._settle()
 
     def close(self) -> None:
-        """Finishes all deferred units and lets out everything that is held: no more rows will come."""
+        """Does all deferred units and releases all held rows: no more rows will come."""
         self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, finish=True)).results)
         self._shard.keep()
 
@@ -142,24 +142,24 @@ class Engine:
 
     @property
     def deferred(self) -> int:
-        """How many units wait."""
+        """The number of deferred units."""
         return self._shard.deferred
 
     @property
     def choosing(self) -> int:
-        """Nanoseconds spent on choosing what comes next."""
+        """Nanoseconds spent on choosing the next work."""
         return self._shard.choosing
 
     @property
     def held_rows(self) -> int:
-        """How many rows wait for their turn."""
+        """The number of rows held back for order."""
         return self._shard.held_rows
 
     def chains(self) -> list[ChainRun]:
         return self._shard.chains()
 
     def _rows(self, name: str, table: pa.Table) -> StreamRows:
-        """The rows of a stream: one batch, unless that is more than its columns can hold."""
+        """The rows of a stream: one batch, unless its columns cannot hold all rows."""
         if name not in self._sources:
             known = ", ".join(self._sources)
             raise ScriptError(

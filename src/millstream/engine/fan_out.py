@@ -1,8 +1,8 @@
 """Which queries get which pairs.
 
 A chunk of pairs is sorted by the cuts inside its slice, so that each query's pairs are one contiguous range. Columns
-are gathered once and every query gets views of them. A query costs something of its own only where its selections
-differ from those of others or where it has a residual predicate.
+are gathered once and every query gets views of them. A query adds cost only where its selections differ from those of
+others or where it has a residual predicate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Served = tuple[list[str], Pairs, pa.RecordBatch]
 
 
 class FanOut:
-    """Which classes of pairs each query gets, where differences lie `within` an interval with these cuts inside."""
+    """Which classes of pairs each query gets; time differences are `within` an interval that contains these cuts."""
 
     def __init__(
         self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], shared: Mapping[str, SharedBound]
@@ -43,7 +43,7 @@ class FanOut:
             if first < last:
                 behind = found.setdefault(shared.get(member.name), {})
                 behind.setdefault(member.group, []).append((member, first, last))
-        # The widest first: narrower ones find its columns gathered.
+        # The widest first: narrower ones then find the columns gathered.
         self.behind = {
             bound: sorted(map(QueryGroup, some.values()), key=QueryGroup.narrowness) for bound, some in found.items()
         }
@@ -54,8 +54,8 @@ _Share = tuple[MemberRun, int, int]
 
 
 class QueryGroup:
-    """Queries that differ in nothing but their windows: predicates are evaluated and rows made for the stretch that
-    covers them all, then cut into pieces at the ends of their windows. So every row is made once.
+    """Queries that differ only in their windows. Predicates are evaluated and rows are made once, for the range of
+    pairs that covers all the windows; the rows are then cut at the ends of the windows.
     """
 
     def __init__(self, shares: Sequence[_Share]) -> None:
@@ -70,14 +70,14 @@ class QueryGroup:
         return self._marks[0] - self._marks[-1]
 
     def serve(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
-        """The pieces of pairs whose classes end here."""
+        """The rows of each query; `ends` says where each class of pairs ends."""
         try:
             yield from self._in_halves(pairs, ends, conditions)
         except QueryFailed as failure:
             raise QueryFailed(self._failing(pairs, ends, conditions), failure.cause) from failure
 
     def _in_halves(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
-        """All at once; or half of the pairs at a time, where expressions give more than a column can hold."""
+        """All pairs at once; in halves where an expression's values exceed what a column can hold."""
         try:
             yield from self._pieces(pairs, ends, conditions)
         except QueryFailed as failure:
@@ -106,9 +106,9 @@ class QueryGroup:
                 yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
 
     def _failing(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> list[str]:
-        """Those that fail on their own pairs: a narrow window may never meet what a wide one fails on.
+        """The queries that fail on their own pairs: a narrow window may not contain the pair that a wide one fails on.
 
-        None where the failure does not come again: then nobody is to blame, and the batch fails as a whole.
+        Empty where the failure does not repeat: then no query is to blame, and the batch fails as a whole.
         """
         found = []
         for share in self._shares:
@@ -121,7 +121,7 @@ class QueryGroup:
 
 
 class PairRouter:
-    """Rows with all queries that get them, for pairs of the same two segments, chunk by chunk.
+    """Turns pairs of the same two segments, chunk by chunk, into rows with all queries that get them.
 
     `within` contains the time differences of all pairs. Queries with a shared bound see only the pairs that pass it;
     these are collected until there are `enough` of them.
@@ -149,7 +149,7 @@ class PairRouter:
                 yield from self._look_at_all(self._waiting.pop(bound), groups)
 
     def finish(self) -> Iterator[Served]:
-        """The pairs that are still collected."""
+        """Serves the pairs that are still collected."""
         for bound, waiting in self._waiting.items():
             yield from self._look_at_all(waiting, self._fan_out.behind[bound])
 
@@ -174,7 +174,7 @@ def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
         wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
         sizes = np.bincount(wide, minlength=len(cuts) + 1)
         return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
-    # comparing with every cut is faster than a search among them, which mispredicts its branches (bench tricks)
+    # comparing with every cut is faster than a binary search, which mispredicts its branches (bench tricks)
     above = [differences >= cut for cut in cuts]
     if len(cuts) < _FEW:
         members = [~above[0], *(one ^ other for one, other in pairwise(above)), above[-1]]
@@ -188,7 +188,7 @@ def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
 
 
 def _joined(parts: Sequence[Pairs]) -> Pairs:
-    """Pairs of the same segments as one."""
+    """Several pairs of the same segments as one object."""
     some = parts[0]
     if len(parts) == 1:
         return some
@@ -210,7 +210,7 @@ def _passed(bound: SharedBound, pairs: Pairs, within: Interval) -> Pairs:
         with blaming(()):
             passing = bound.passing(inside.column, len(inside))
     except QueryFailed:
-        return pairs  # the queries that it concerns will meet it again
+        return pairs  # the queries evaluate the predicate themselves
     return pairs if len(passing) * 2 > len(pairs) else inside.at(passing)
 
 

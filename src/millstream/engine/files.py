@@ -1,8 +1,8 @@
 """Files below one root, on any file system Arrow reaches: a local path, hdfs://, s3:// and the like.
 
-Local Arrow files are mapped, so that all processes of a machine share their pages; others are read. What an Arrow file
-holds is known by a stamp, so that a file that is not as it was written is never taken for state. On a local disk
-`write` and `sync` return when what they wrote outlives a power cut; other file systems see to that themselves.
+Local Arrow files are mapped, so that all processes of a machine share their pages; others are read. A stamp records
+what an Arrow file holds, so that a changed file is never taken for state. On a local disk `write` and `sync` return
+when the data would survive a power cut; other file systems ensure that themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE = 8
 
 
 class DamagedFileError(ScriptError):
-    """A file is not what was written."""
+    """A file is missing or differs from what was written."""
 
 
 def damaged(path: str, why: str) -> DamagedFileError:
@@ -89,7 +89,7 @@ class Files:
         return bool(self.system.get_file_info(self.path(name)).type != fs.FileType.NotFound)
 
     def size(self, name: str) -> int | None:
-        """How long a file is; None where there is no such file."""
+        """The length of a file in bytes; None where there is no such file."""
         info = self.system.get_file_info(self.path(name))
         return int(info.size) if info.type == fs.FileType.File else None
 
@@ -106,7 +106,9 @@ class Files:
         return content
 
     def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
-        """The whole file or none of it: readers never see a part. On a local disk it is there to stay, if `sync`."""
+        """Writes atomically: readers never see a part of a file. With `sync`, a file on a local disk is durable on
+        return.
+        """
         if not isinstance(self.system, fs.LocalFileSystem | fs.HadoopFileSystem):
             # Object stores show an object when it is complete, and cannot rename one.
             with self.system.open_output_stream(self.path(name)) as sink:
@@ -122,7 +124,7 @@ class Files:
         else:
             with self.system.open_output_stream(self.path(partial)) as sink:
                 sink.write(content)
-            self.delete(name)  # HDFS renames onto nothing that is there
+            self.delete(name)  # HDFS does not rename onto an existing file
         self.move(partial, name)
         if self.is_local and sync:
             _sync(str(Path(self.path(name)).parent))
@@ -131,14 +133,14 @@ class Files:
         self.system.move(self.path(old), self.path(new))
 
     def delete(self, name: str) -> None:
-        """Nothing happens where there is no such file."""
+        """Does nothing where there is no such file."""
         try:
             self.system.delete_file(self.path(name))
         except FileNotFoundError:
             return
 
     def write_arrow(self, name: str, rows: pa.RecordBatch | pa.Table) -> Stamp:
-        """Leaves the file to the system's own time to reach the disk: see `sync`."""
+        """Does not wait until the file is on the disk: see `sync`."""
         with self.system.open_output_stream(self.path(name)) as out:
             stamped = _Stamped(out)
             with pa.PythonFile(stamped, mode="w") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
@@ -157,7 +159,7 @@ class Files:
         return self._opened(name, stamp).read_all()
 
     def _opened(self, name: str, stamp: Stamp | None) -> pa.ipc.RecordBatchFileReader:
-        """Raises DamagedFileError where there is no such file, or it is not the one the stamp is of."""
+        """Raises DamagedFileError where there is no such file, or it does not match the stamp."""
         try:
             content = self._content(name)
             if stamp is not None:
@@ -169,14 +171,14 @@ class Files:
             raise damaged(self.path(name), f"is no Arrow file ({error})") from None
 
     def check(self, name: str, stamp: Stamp) -> None:
-        """Raises DamagedFileError where a file is not the one the stamp is of."""
+        """Raises DamagedFileError where a file does not match the stamp."""
         try:
             _check(self.path(name), self._content(name), stamp)
         except FileNotFoundError:
             raise damaged(self.path(name), "is missing") from None
 
     def check_size(self, name: str, stamp: Stamp) -> None:
-        """The same without reading it."""
+        """Compares the length only, without reading the file."""
         size = self.size(name)
         if size != stamp.size:
             raise damaged(self.path(name), "is missing" if size is None else f"has {size:,} bytes, not {stamp.size:,}")
@@ -186,13 +188,13 @@ class Files:
             with self.system.open_input_file(self.path(name)) as source:
                 return source.read_buffer()
         if not Path(self.path(name)).stat().st_size:
-            return pa.py_buffer(b"")  # nothing there to map
+            return pa.py_buffer(b"")  # an empty file cannot be mapped
         with pa.memory_map(self.path(name)) as source:
             return source.read_buffer()
 
 
 class _Stamped(io.RawIOBase):
-    """Passes bytes on and takes their stamp on the way."""
+    """Passes bytes on and computes their stamp."""
 
     def __init__(self, out: pa.NativeFile) -> None:
         self._out, self._size, self._crc = out, 0, 0
@@ -222,12 +224,12 @@ def _check(path: str, content: pa.Buffer, stamp: Stamp) -> None:
 
 
 def begin_sync(path: str) -> Future[None]:
-    """A local file on its way to the disk, while other work goes on."""
+    """Starts to sync a local file to the disk, while other work goes on."""
     return _pool(os.getpid()).submit(_sync, path)
 
 
 def sync_paths(paths: Iterable[str]) -> None:
-    """Local files and folders, several at a time: a disk takes them together faster (bench tricks)."""
+    """Syncs local files and folders, several at a time, which is faster (bench tricks)."""
     for one in [begin_sync(path) for path in paths]:
         one.result()
 
@@ -239,7 +241,7 @@ def _pool(_: int) -> ThreadPoolExecutor:
 
 
 def above(folder: str) -> list[str]:
-    """The folders a local folder lies in, for when it is new. One that cannot be read is none we have made."""
+    """The parent folders of a new local folder. A folder that cannot be read was not made by Millstream."""
     return [str(parent) for parent in Path(folder).parents if os.access(parent, os.R_OK)]
 
 
@@ -248,7 +250,7 @@ def _sync(path: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # some mounts have nothing to sync in a folder
+        if error.errno != errno.EINVAL:  # some mounts cannot sync a folder
             raise
     finally:
         os.close(descriptor)

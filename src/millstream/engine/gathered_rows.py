@@ -1,9 +1,9 @@
 """Rows picked from several segments, seen as one.
 
-A small batch meets many state segments with few rows each. Its matches are gathered first, so that they are routed
-once instead of once per segment. A key's rows lie side by side, so they are picked four at a time, with the few
-beside them that share their block: numpy copies four numbers in the time of one, and waits once for them. That pays
-where state is larger than the caches (bench tricks).
+A small batch meets many state segments with few rows each. Its matches are gathered first, so that they are routed once
+instead of once per segment. A key's rows are adjacent, so they are copied in blocks of four, including a few rows that
+do not match: numpy copies four numbers in the time of one, with one cache miss. That pays where state is larger than
+the CPU caches (bench tricks).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Values, as_arrow, taken
 from millstream.engine.probe import spread
-from millstream.engine.segment import Condition, Segment
+from millstream.engine.segment import Segment
 from millstream.engine.widths import interleaved
+from millstream.plan.nodes import Condition
 
 _BITS = 2
 _WIDE = 1 << _BITS
 
 
 class MatchRanges:
-    """What the rows of one probe meet in several segments: ranges of rows, segment by segment."""
+    """The matches of one probe in several segments: ranges of rows, segment by segment."""
 
     def __init__(self, segments: Sequence[Segment], ranges: Sequence[tuple[Ints, Ints]]) -> None:
         begin, counts = (np.concatenate(some) for some in zip(*ranges, strict=True))
@@ -40,16 +41,16 @@ class MatchRanges:
         self._ends = self._counts.cumsum()
 
     def __len__(self) -> int:
-        """How many pairs."""
+        """The number of pairs."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def of_each(self) -> list[int]:
-        """How many pairs with each segment."""
+        """The number of pairs with each segment."""
         upto = [0, *_upto(self._ends, self._stops).tolist()]
         return [stop - start for start, stop in pairwise(upto)]
 
     def stacked(self, most: int) -> Iterator[GatheredRows] | None:
-        """The pairs, so many at a time, made when they are asked for; None where a single row meets more."""
+        """The pairs, at most `most` at a time, made on demand; None where a single row has more matches."""
         if len(self) > most and int(self._counts.max()) > most:
             return None
         return self._parts(most)
@@ -73,9 +74,9 @@ def _upto(ends: Ints, stops: Ints) -> Ints:
 
 
 class GatheredRows:
-    """Behaves as a segment towards pairs: it has times, columns and conditions, by position.
+    """Has a segment's interface for `Pairs`: times, columns and conditions, by position.
 
-    `rows` are the probing rows of the pairs, `positions` where the rows they meet have come to lie.
+    `rows` are the probing rows of the pairs, `positions` the positions of their matches among the gathered rows.
     """
 
     def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> None:
@@ -105,7 +106,7 @@ class GatheredRows:
         return as_arrow(taken(self._columns[name], positions), self._segments[0].frame.kinds[name])
 
     def widest(self, names: Sequence[str]) -> int:
-        """No row takes more bytes in these columns."""
+        """An upper bound on the bytes a row takes in these columns."""
         return max(segment.widest(names) for segment in self._segments)
 
     def widths(self, names: Sequence[str]) -> Ints:
@@ -113,7 +114,7 @@ class GatheredRows:
         return self._picked([segment.widths(names) for segment in self._segments])
 
     def _gathered(self, name: str, positions: Ints) -> pa.Array:
-        """Of a column with wide rows: those that are asked for, and none of those beside them."""
+        """A column with wide rows at these positions only, without the other rows of their blocks."""
         blocks = positions >> _BITS
         rows = (self._blocks.take(blocks) << _BITS) + (positions & (_WIDE - 1))
         owners = np.searchsorted(self._ends[1:], blocks, side="right")
@@ -122,7 +123,9 @@ class GatheredRows:
         )
 
     def _column(self, name: str) -> Values | None:
-        """All picked rows of a column: plain where it is plain in every segment. None where they may be too wide."""
+        """A column of all picked rows: a NumPy array where it is one in every segment. None where the rows may be too
+        wide.
+        """
         if name == self._segments[0].time:
             return self.times
         values = [segment.frame.values[name] for segment in self._segments]
@@ -138,7 +141,7 @@ class GatheredRows:
 
     @cached_property
     def _last(self) -> list[Ints]:
-        """For each segment, which of the picked blocks are its last one, where that is not whole."""
+        """For each segment, which of the picked blocks are its last block, if that one is incomplete."""
         spans = zip(self._segments, pairwise(self._ends), strict=True)
         return [np.flatnonzero(self._blocks[start:stop] == len(part) >> _BITS) for part, (start, stop) in spans]
 

@@ -1,4 +1,4 @@
-"""Arriving rows: late ones set aside, keys coded, lanes told apart, segments built."""
+"""From arriving rows to segments: codes keys, assigns lanes, builds segments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from millstream.model.functions import Function
 from millstream.plan.nodes import LEFT, Chain, Lane
 
 CODE = "\x01code"
-"""Hidden column: a row's key code where whoever routed the row has computed it already. No declared column can have a
-control character in its name.
+"""Hidden column: a row's key code, where routing has computed it already. No declared column can have a control
+character in its name.
 """
 
 
@@ -62,7 +62,9 @@ class Intake:
     def segments(
         self, rows: pa.RecordBatch, batch: int, lanes: tuple[Lane, ...], number: Callable[[], int]
     ) -> list[Segment]:
-        """Rows in time to segments, one per lane that has any. Rows with a null key match nothing and are left out."""
+        """Makes segments of rows that are not late, one per lane that has any. Rows with a null key match nothing and
+        are left out.
+        """
         keys = self.keys(rows)
         known = [pc.is_valid(key) for key in keys if key.null_count]
         if known:

@@ -20,7 +20,7 @@ from millstream.model.interval import Interval
 
 
 class Joined(NamedTuple):
-    """Rows with all queries they are for, the pairs they come from, and the batch in which the probing tuples came."""
+    """Rows with all queries they are for, the pairs they come from, and the batch in which the probing rows arrived."""
 
     queries: list[str]
     rows: pa.RecordBatch
@@ -29,7 +29,7 @@ class Joined(NamedTuple):
 
 
 class Joiner:
-    """Joins what a compiled chain says; `chunk` bounds how many pairs are at hand at a time."""
+    """Joins as a compiled chain says; `chunk` bounds how many pairs are in memory at a time."""
 
     def __init__(self, compiled: CompiledChain, statistics: ChainStatistics, chunk: int) -> None:
         self._compiled, self._statistics, self._chunk = compiled, statistics, chunk
@@ -49,8 +49,8 @@ class Joiner:
             yield from router.finish()
 
     def _together(self, units: Sequence[Unit]) -> Iterator[Served] | None:
-        """Units of one small probe: their matches are put together before they are routed. None where one row has too
-        many of them, or the state is scanned.
+        """Units of one small probe: their matches are gathered before they are routed. None where one row has too many
+        matches, or the state is scanned.
         """
         if self._compiled.access(units[0].state.side) == "scan":
             return None

@@ -1,7 +1,8 @@
-"""Which arriving rows can be used. The others are late rows: each is told of once, with the reason, for all its chains.
+"""Which arriving rows can be used. The others are late rows: each is reported once, with the reason, for all its
+chains.
 
-Whether a row is late follows from its time and from what is known before the batch, so every slot that sees a row comes
-to the same judgement, and one of them tells of it.
+Whether a row is late follows from its time and from what is known before the batch, so every slot that sees a row
+decides alike, and one of them reports it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ its name.
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Rows that came too late for some chains, or that have no time or no sense. `text` is what did not parse."""
+    """Rows that are too late for some chains, are too far in the future, have no time or do not parse. `text` is what
+    did not parse.
+    """
 
     stream: str
     reason: str
@@ -36,16 +39,16 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The times a stream's rows may have: up to the horizon, and for each chain from its watermark on."""
+    """The valid times of a stream's rows: up to the horizon, and for each chain from its watermark on."""
 
     horizon: int = FAR
     watermarks: Sequence[tuple[str, int]] = ()
 
 
 def judged(stream: Stream, rows: pa.RecordBatch, limits: Limits) -> tuple[pa.RecordBatch, list[Late]]:
-    """The rows that have a time and a sense, and all that is late for any chain.
+    """The rows that parse and have a valid time, and all late rows.
 
-    Rows that are late for some chains only are among both.
+    Rows that are older than some chain's watermark are in both.
     """
     late: list[Late] = []
     unread: pa.Array | None = None
@@ -87,7 +90,7 @@ def judged(stream: Stream, rows: pa.RecordBatch, limits: Limits) -> tuple[pa.Rec
 
 
 def in_time(stream: Stream, rows: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
-    """Of judged rows, those that are not late for a chain with this watermark."""
+    """The rows that are not late for a chain with this watermark."""
     times = microseconds(rows.column(stream.time))
     if not len(times) or times.min() >= watermark:
         return rows

@@ -27,7 +27,7 @@ _BASE = np.uint64(0x100000001B3)
 
 
 def is_exact(columns: Sequence[pa.DataType]) -> bool:
-    """Whether codes of these columns tell keys apart by themselves."""
+    """Whether equal codes of these columns mean equal keys."""
     return len(columns) == 0 or (len(columns) == 1 and pa.types.is_integer(columns[0]))
 
 
@@ -44,7 +44,7 @@ def codes(columns: Sequence[pa.Array], rows: int, hash_bits: int = 64) -> Codes:
 
 
 def scramble(values: Codes) -> Codes:
-    """splitmix64's finisher: one to one and well spread."""
+    """splitmix64's finisher: a bijection that spreads its values well."""
     mixed: Codes = values + _ODD
     for bits, factor in _ROUNDS:
         mixed ^= mixed >> bits
@@ -72,7 +72,7 @@ def _hashed(column: pa.Array) -> Codes:
 
 
 def _hashed_text(column: pa.LargeBinaryArray) -> Codes:
-    """A polynomial over the bytes, all strings at once."""
+    """A polynomial hash over the bytes, of all strings at once."""
     count = len(column)
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int64)[column.offset : column.offset + count + 1]
     data = column.buffers()[2]

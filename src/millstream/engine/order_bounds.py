@@ -1,4 +1,4 @@
-"""Strict order: for each query, the least sort key that a row still to come can have."""
+"""Strict order: for each query, the least sort key that a future result row can have."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from millstream.engine.units import Ledger
 def order_bounds(
     compiled: CompiledChain, ledger: Ledger, *, watermark: int, batch: int, releases_early: bool
 ) -> dict[str, Bounds]:
-    """What is still to come are rows of waiting units, and rows of tuples that arrive after `batch`.
+    """Future rows come from deferred units and from tuples that arrive after `batch`.
 
-    `releases_early` says whether the policy lets out rows of a tuple before it has scanned the whole window.
+    `releases_early` says whether the policy releases rows of a tuple before it has scanned the whole window.
     """
     fresh = dict.fromkeys(compiled.members, (watermark, batch + 1, 0))
     held = dict(fresh)

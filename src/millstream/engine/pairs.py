@@ -13,11 +13,11 @@ from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.gathered_rows import GatheredRows
-from millstream.engine.segment import Condition, Segment
+from millstream.engine.segment import Segment
 from millstream.errors import MillstreamError, QueryFailed
 from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
-from millstream.plan.nodes import LEFT, RIGHT, Member
+from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
 
 ColumnRef = tuple[int, str]
 """A column by its source, 0 or 1, and its name."""
@@ -26,7 +26,7 @@ Wide = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def wide_columns(exprs: Iterable[Expr]) -> Wide:
-    """Those that expressions use."""
+    """The variable-width columns that expressions use."""
     used = {part for expr in exprs for part in walk(expr) if isinstance(part, Column)}
     refs = sorted({(one.source, one.name) for one in used if widths.is_bulky(arrow_type(one.type))})
     left, right = (tuple(name for source, name in refs if source == side) for side in (0, 1))
@@ -35,10 +35,10 @@ def wide_columns(exprs: Iterable[Expr]) -> Wide:
 
 @dataclass(slots=True)
 class Pairs:
-    """Matched rows of a left and a right segment, one of which may be stacked.
+    """Matched rows of a left and a right segment, one of which may be gathered rows.
 
-    `equal` names, for a column, the one of the other side that holds the same values: that of the probing rows, which
-    are fewer and at hand.
+    `equal` names, for a column, the column of the other side that holds the same values: that of the probing rows,
+    which are fewer and in the cache.
     """
 
     left: Segment | GatheredRows
@@ -48,7 +48,7 @@ class Pairs:
     equal: Mapping[ColumnRef, ColumnRef]
     _gathered: dict[ColumnRef, pa.Array] = field(default_factory=dict)
     _whole: tuple[Pairs, int] | None = None
-    """Of which pairs these are a stretch, and where it begins."""
+    """The pairs of which these are a range, and where the range begins."""
 
     def __len__(self) -> int:
         return len(self.left_rows)
@@ -58,7 +58,9 @@ class Pairs:
         return self._column(self.equal.get(ref, ref))
 
     def _column(self, ref: ColumnRef) -> pa.Array:
-        """Gathered once. A stretch takes its part of the whole where others will want the rest of it too."""
+        """A column of the pairs, gathered once. A range of pairs takes a part of the whole column where others will
+        need the rest.
+        """
         known = self._gathered.get(ref)
         if known is not None:
             return known
@@ -72,7 +74,7 @@ class Pairs:
         return known
 
     def cut(self, wide: Wide) -> Iterator[Pairs]:
-        """The same pairs, so many at a time that what they take in these columns can be gathered."""
+        """The same pairs in parts small enough that these columns can be gathered."""
         if not (wide[0] or wide[1]) or len(self) * self._widest(wide) <= widths.CHUNK_BYTES:
             yield self
             return
@@ -84,7 +86,7 @@ class Pairs:
         return self.left.widest(wide[0]) + self.right.widest(wide[1])
 
     def part(self, start: int, stop: int) -> Pairs:
-        """Neighbouring pairs, by themselves."""
+        """A range of pairs, on its own."""
         return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop], self.equal)
 
     def differences(self) -> Ints:
@@ -97,7 +99,7 @@ class Pairs:
         return Pairs(self.left, self.right, left_rows, right_rows, self.equal)
 
     def stretch(self, start: int, stop: int) -> Pairs:
-        """A view of neighbouring pairs."""
+        """A view of a range of pairs."""
         if start == 0 and stop == len(self.left_rows):
             return self
         left_rows, right_rows = self.left_rows[start:stop], self.right_rows[start:stop]
@@ -105,7 +107,7 @@ class Pairs:
 
 
 class MemberRun:
-    """A query at work: its predicates and columns, compiled. `since` is the first batch whose tuples it may see."""
+    """A running query: its compiled predicates and columns. `since` is the first batch whose rows it may see."""
 
     def __init__(self, member: Member, functions: Mapping[str, Function], since: int) -> None:
         self.name = member.name
@@ -119,7 +121,7 @@ class MemberRun:
         self._columns = [_column(expr, functions) for _, expr in outputs]
         self.wide = wide_columns([*(expr for _, expr in outputs), *member.residual])
         self.takes_all = not (member.left or member.right or member.residual)
-        # A text, because a text knows its hash.
+        # A str, because Python caches its hash.
         parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
         self.group = repr(parts)
 
@@ -146,8 +148,8 @@ def _column(expr: Expr, functions: Mapping[str, Function]) -> Callable[[Pairs], 
 
 
 class Conditions:
-    """Selections compiled once, evaluated for all queries at once: when rows arrive, to tell their lanes, and when a
-    segment is first joined, which it also is after a merge. Where one fails, the queries that ask for it are to blame.
+    """Selections, compiled once and evaluated for all queries at once: when rows arrive, to find their lanes, and when
+    a segment is first joined, also after a merge. A failing selection is the failure of the queries that have it.
     """
 
     def __init__(self, functions: Mapping[str, Function], members: Iterable[MemberRun]) -> None:
@@ -178,7 +180,7 @@ class Conditions:
 
 @contextmanager
 def building(queries: Iterable[str]) -> Iterator[None]:
-    """Whatever keeps an expression from being compiled is these queries' failure, and no reason to stop the others."""
+    """Makes an error while compiling an expression the failure of these queries, so that the others go on."""
     try:
         yield
     except QueryFailed:
@@ -189,7 +191,7 @@ def building(queries: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def blaming(queries: Iterable[str]) -> Iterator[None]:
-    """Whatever an expression raises on its rows (a user's function may raise anything) is these queries' failure."""
+    """Makes an error on an expression's rows (a user's function may raise anything) the failure of these queries."""
     try:
         yield
     except MillstreamError:

@@ -1,4 +1,4 @@
-"""Paths of operators, and what they can do in a unit of time.
+"""Paths of operators, and their capacity per unit of time.
 
 Equations 2.1 to 2.3, 3.1 and 3.2 of op-sched, and the lower envelope of Chain. A row enters a path at its first stage
 and leaves it at the last, whose output is consumed at once and takes no memory.
@@ -15,7 +15,7 @@ _LEAST_COST = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """An operator as it is measured: time and rows out per row in, memory per row. A slice looks at ages near..far."""
+    """A measured operator: time and rows out per row in, memory per row. A slice covers ages near..far."""
 
     name: str
     cost: float
@@ -32,7 +32,7 @@ class Stage:
 
 
 class Path:
-    """Stages from the leaf to the root. Its figures are computed when first asked for."""
+    """Stages from the leaf to the root. Figures are computed on first use."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = (*stages[:-1], replace(stages[-1], size_out=0.0))
@@ -43,7 +43,7 @@ class Path:
 
     @cached_property
     def capacity(self) -> float:
-        """Rows taken in per unit of time when the whole path serves them (2.2)."""
+        """Input rows served per unit of time by the whole path (2.2)."""
         return self.rows_per_time(0, len(self.stages))
 
     def rows_per_time(self, start: int, stop: int) -> float:
@@ -64,7 +64,9 @@ class Path:
 
     @cached_property
     def envelope(self) -> tuple[tuple[int, int], ...]:
-        """The stretches of the lower envelope: from each point the steepest way down, the longest if several are."""
+        """The segments of the lower envelope: from each point the steepest descent, the longest if several are equally
+        steep.
+        """
         stretches, start = [], 0
         while start < len(self.stages):
             stops = range(start + 1, len(self.stages) + 1)
@@ -75,5 +77,5 @@ class Path:
 
     @cached_property
     def slopes(self) -> tuple[float, ...]:
-        """For each stage the slope of its stretch of the envelope."""
+        """For each stage the slope of its segment of the envelope."""
         return tuple(self.released(start, stop) for start, stop in self.envelope for _ in range(start, stop))

@@ -36,24 +36,26 @@ class Load(Protocol):
 
     @property
     def now(self) -> float:
-        """On the clock by which work arrives."""
+        """The current time, on the clock by which work arrives."""
         ...
 
     def memory(self) -> float:
-        """What the waiting rows take, in the unit of the stages' sizes."""
+        """The memory of the waiting rows, in the unit of the stages' sizes."""
         ...
 
 
 class Policy:
     """Who is served first.
 
-    A policy has a wish (`priority`), keeps together what belongs together (`begun`), and from these comes the order
-    (`key`). A key must not change while its work waits, unless `version` does.
+    The order (`key`) follows from a priority (`priority`) and from which work continues something begun (`begun`). A
+    key must not change while its work waits, unless `version` does.
     """
 
     name: str
     releases_early = True
-    """Whether strict order lets out rows of a tuple before it has scanned the whole window, once its turn has come."""
+    """Whether strict order releases rows of a tuple before it has scanned the whole window, once all earlier rows are
+    out.
+    """
     version = 0
 
     def in_force(self, load: Load) -> Policy:
@@ -62,15 +64,15 @@ class Policy:
         return self
 
     def learn(self, plans: Mapping[str, Sequence[Path]]) -> None:
-        """The paths of every query as they are measured now. Told at the start and whenever they have changed."""
+        """Gets the measured paths of every query. Called at the start and whenever they have changed."""
 
     def priority(self, work: Runnable) -> float:
-        """How much there is to gain from this work; the greater comes first."""
+        """The priority of this work; the greatest comes first."""
         del work
         return 1.0
 
     def begun(self, work: Runnable) -> bool:
-        """Whether the work is the rest of something that is done in one go."""
+        """Whether the work continues something that is done without a pause."""
         del work
         return False
 
@@ -80,4 +82,4 @@ class Policy:
         return (1, -self.priority(work), work.arrived, work.number)
 
     def chosen(self, key: Key) -> None:
-        """Its work has been chosen, under this key."""
+        """Called when work has been chosen, with its key."""

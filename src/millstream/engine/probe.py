@@ -21,11 +21,11 @@ _NUMBERS = np.arange(CHUNK)
 
 
 Matches = tuple[Ints, Ints]
-"""Rows of the probing segment and the rows of the state they meet."""
+"""Rows of the probing segment and the matching rows of the state."""
 
 
 def spread(begin: Ints, counts: Ints) -> Ints:
-    """The numbers of ranges, one after the other; a chunk's from a row of numbers at hand (bench tricks)."""
+    """The row numbers of all ranges, concatenated; a chunk uses a precomputed array of numbers (bench tricks)."""
     ends = counts.cumsum()
     numbers: Ints = (begin - ends + counts).repeat(counts)
     numbers += _NUMBERS[: len(numbers)] if len(numbers) <= CHUNK else np.arange(len(numbers))
@@ -35,8 +35,8 @@ def spread(begin: Ints, counts: Ints) -> Ints:
 def matches(probe: Segment, state: Segment, interval: Interval, access: str, chunk: int = CHUNK) -> Iterator[Matches]:
     """All pairs with equal codes whose time difference T_right - T_left lies in the interval.
 
-    Where each side has one key only, as in a join without an equality, a scan of the rows in the window is what the
-    index walks anyway.
+    Where each side has one key only, as in a join without an equality, the index finds the rows in the window directly,
+    so it serves scans too.
     """
     scanned = access == "scan" and (len(probe.keys) > 1 or len(state.keys) > 1)
     return _scan(probe, state, interval, chunk) if scanned else _index(probe, state, interval, chunk)
@@ -49,15 +49,15 @@ def differences(probe: Segment, state: Segment) -> tuple[int, int]:
 
 
 def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
-    """For each probing row, the state times it meets: from the first, up to but not including the second."""
+    """For each probing row, the state times it matches: from the first, up to but not including the second."""
     if probe.side == LEFT:
         return times + interval.lo, times + interval.hi
     return times - interval.hi + 1, times - interval.lo + 1
 
 
 def ranges(probe: Segment, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
-    """For each probing row, where the rows of the state that it meets begin and end."""
-    if 2 * len(probe.keys) > len(probe):  # else a key is looked up once for all its rows: bench tricks
+    """For each probing row, where its matching rows in the state begin and end."""
+    if 2 * len(probe.keys) > len(probe):  # else each key is looked up once for all its rows (bench tricks)
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))
@@ -80,7 +80,7 @@ def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> It
 
 
 def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
-    """A bounded number of pairs at a time; a range that is longer by itself is cut."""
+    """A bounded number of pairs at a time; a longer range is cut."""
     ends = counts.cumsum()
     start, done, total = 0, 0, int(ends[-1])
     while done < total:

@@ -34,7 +34,7 @@ class _Order(Generic[Name]):
         if not heap or heap[0][2] != name:
             heapq.heappush(heap, entry)
         elif len(heap) > 2 and entry < heap[1] and entry < heap[2]:
-            heap[0] = entry  # what was chosen last goes on
+            heap[0] = entry  # the work chosen last continues
         else:
             heapq.heapreplace(heap, entry)
 
@@ -72,13 +72,13 @@ class ReadyQueue(Generic[Name]):
         self._works.pop(name, None)
 
     def clear(self) -> None:
-        """Forgets all work and all heaps; the policy will learn the plans again."""
+        """Drops all work and all heaps; the policy will learn the plans again."""
         self._works.clear()
         self._orders.clear()
         self._taught = None
 
     def choose(self, policy: Policy, load: Load, plans: Plans) -> Name | None:
-        """The name of the runnable that comes first; it stays until it is dropped or put again."""
+        """The name of the first runnable; it stays in the queue until it is dropped or put again."""
         if self._taught is not policy:
             self._taught = policy
             policy.learn(plans())

@@ -1,9 +1,9 @@
 """Results in order, as the routing step of shared-join releases them.
 
 A row's sort key is (the later of its two times, the batch its probing tuple came in, the age of the match). A query
-gets a row once no row still to come for it, from deferred units or from tuples not yet here, can have a smaller key. So
-a tuple's wider matches hold back later tuples' rows, and the order of a query's rows does not depend on policy, budget,
-or on which other queries share the chain.
+gets a row once no future row for it, from deferred units or from tuples that have not arrived, can have a smaller key.
+So a tuple's wider matches hold back later tuples' rows, and the order of a query's rows does not depend on policy,
+budget, or on which other queries share the chain.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from millstream.engine.segment import Segment
 
 SortKey = tuple[int, int, int]
 _BATCH = 1
-"""Where the batch is in a sort key."""
+"""The position of the batch in a sort key."""
 SEQUENCE = "\x01sequence"
-"""Hidden column: the arrival number of a row within its stream, which settles ties."""
+"""Hidden column: the arrival number of a row within its stream, which breaks ties."""
 _KEY = "\x01place"
 
 
 def sequenced(segment: Segment, *, strict: bool) -> Segment:
-    """A saved segment as a run in this order needs it, whichever order it was written under.
+    """A saved segment as this order setting needs it, whichever setting it was written under.
 
-    Rows of before a change to strict order have no numbers: they all count as the first, in the order they lie in.
+    Rows from before a change to strict order have no numbers: they all count as the first, in their stored order.
     """
     frame = segment.frame
     if strict == (SEQUENCE in frame.values):
@@ -49,9 +49,9 @@ def sequenced(segment: Segment, *, strict: bool) -> Segment:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The earliest sort key a row still to come can have, for rows just made and for rows held before.
+    """The least sort key that a future row can have, for rows just made and for rows held before.
 
-    They differ where a policy's routing keeps what it once held until its tuple has scanned the query's whole window.
+    They differ where a policy holds back rows, once held, until their tuple has scanned the query's whole window.
     """
 
     fresh: SortKey
@@ -67,11 +67,11 @@ class OrderedRun:
     first: tuple[int, ...]
     last: tuple[int, ...]
     oldest: int
-    """The first batch in which a probing tuple of these rows came."""
+    """The first batch in which a probing tuple of these rows arrived."""
 
     @classmethod
     def of(cls, pairs: Pairs, batch: int, rows: pa.RecordBatch) -> OrderedRun:
-        """Rows made of these pairs, whose probing tuples came in this batch."""
+        """Rows made from these pairs, whose probing tuples arrived in this batch."""
         left, right = pairs.left.times.take(pairs.left_rows), pairs.right.times.take(pairs.right_rows)
         arrived = np.full(len(pairs), batch)
         ties = (
@@ -111,10 +111,10 @@ class OrderedRun:
 
 
 class OrderedBuffer:
-    """Rows of one query that wait for their turn: a heap of sorted runs, the one with the least key on top.
+    """The held rows of one query: a heap of sorted runs, the one with the least key on top.
 
-    A call to `release` touches only the runs it takes rows from, however much is held. Each run remembers the call
-    before which its rows were made.
+    A call to `release` touches only the runs it takes rows from, however many rows are held. Each run records the call
+    to `release` before which its rows were made.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class OrderedBuffer:
     def saved(self) -> pa.Table:
         """The rows with their keys; the first column says which have been made since the last release.
 
-        They are one batch, unless that is more than its columns can hold.
+        They are one batch, unless its columns cannot hold all rows.
         """
         sizes = np.array([run.rows.nbytes for *_, run in self._runs])
         found = [self._batch(self._runs[start:stop]) for start, stop in widths.stretches(sizes, widths.LARGEST)]
@@ -171,13 +171,13 @@ class OrderedBuffer:
 
     @property
     def oldest(self) -> int:
-        """The first batch in which a probing tuple of the waiting rows came."""
+        """The first batch in which a probing tuple of the held rows arrived."""
         return min(run.oldest for *_, run in self._runs)
 
     def release(self, bounds: Bounds | None) -> Iterator[tuple[pa.RecordBatch, Ints]]:
-        """Lets out, in order, the rows before the first that must wait; all of them where there is no bound.
+        """Releases, in order, the rows before the first that must wait; all of them where there is no bound.
 
-        With the rows come the batches in which their probing tuples came.
+        Returns the rows with the batches in which their probing tuples arrived.
         """
         blocked: tuple[int, ...] = (2**62,)
         touched: list[tuple[int, OrderedRun]] = []
@@ -222,12 +222,12 @@ def _merged(runs: list[OrderedRun]) -> Iterator[tuple[pa.RecordBatch, Ints]]:
 
 
 def _bytes(rows: pa.RecordBatch) -> Ints:
-    """What each row takes."""
+    """The bytes of each row."""
     return sum(map(widths.widths, rows.columns), np.zeros(rows.num_rows, dtype=np.int64))
 
 
 def _picked(runs: Sequence[pa.RecordBatch], positions: Ints) -> pa.RecordBatch:
-    """Rows of several, numbered through."""
+    """Rows picked from several batches, whose rows are numbered consecutively."""
     ends = np.cumsum([run.num_rows for run in runs])
     owners = np.searchsorted(ends, positions, side="right")
     rows = positions - np.concatenate(([0], ends)).take(owners)
@@ -242,7 +242,7 @@ def _key(keys: tuple[Ints, ...], row: int) -> tuple[int, ...]:
 
 
 def _order(keys: tuple[Ints, ...]) -> Ints:
-    """The order of keys; put into one number, where it has room for them, they are sorted faster (bench tricks)."""
+    """The order of keys; where they fit, keys are packed into one number each, which sorts faster (bench tricks)."""
     lowest = [int(values.min()) for values in keys]
     widths = [int(values.max()) - low + 1 for values, low in zip(keys, lowest, strict=True)]
     if prod(widths) >= 2**63:

@@ -1,6 +1,6 @@
 """A segment: immutable rows of one stream, sorted by key code and time, with what a probe needs to find them.
 
-Sorted by code they are sorted by partition group too. The index is the distinct codes and where each begins; times
+Rows sorted by code are sorted by partition group too. The index is the distinct codes and where each begins; times
 within a code are searched in place.
 """
 
@@ -18,14 +18,13 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Columns, merged
 from millstream.engine.keys import GROUP_BITS, Codes
-from millstream.model.expr import Expr
+from millstream.plan.nodes import Condition
 
-Condition = frozenset[Expr]
 _GROUPS = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
 _FEW = 8_192
-"""Among so few keys a binary search is as fast as anything that has to be made first."""
+"""With so few keys a binary search is as fast as a lookup table that has to be built first."""
 _STEPS = 2
-"""How many neighbours are looked at before the few codes still not found are searched for."""
+"""How many neighbours are compared before a binary search finds the few remaining codes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Rows, index, and which rows pass selections."""
+        """The bytes of the rows, the index and the masks of selections."""
         heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
         codes = 0 if self._codes is None else self._codes.nbytes
         masks = sum(mask.nbytes for mask in self._passed.values())
@@ -71,7 +70,7 @@ class Segment:
         return self.frame.bulk
 
     def widest(self, names: Sequence[str]) -> int:
-        """No row takes more bytes in these columns."""
+        """An upper bound on the bytes a row takes in these columns."""
         return sum(map(self.frame.widest, names))
 
     def widths(self, names: Sequence[str]) -> Ints:
@@ -89,7 +88,7 @@ class Segment:
         return np.concatenate(([0], inner, [len(self)]))
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
-        """Which rows pass a condition, computed when first asked for."""
+        """Which rows pass a condition, computed on first use."""
         known = self._passed.get(condition)
         if known is None:
             known = self._passed[condition] = evaluate(self)
@@ -110,7 +109,9 @@ class Segment:
         return len(self.keys).bit_length() + 1
 
     def ranges(self, codes: Codes) -> tuple[Ints, Ints]:
-        """The rows of each code, from the first up to but not including the second; none where it is no key."""
+        """The rows of each code, from the first up to but not including the second; an empty range for a code that is
+        not here.
+        """
         positions = np.searchsorted(self.keys, codes) if len(self.keys) < _FEW else self._positions(codes)
         begin = self.starts.take(positions, mode="clip")
         end = self.starts.take(positions + 1, mode="clip")
@@ -118,7 +119,9 @@ class Segment:
         return begin, end
 
     def _positions(self, codes: Codes) -> Ints:
-        """Which is the first key not below each code, by its leading bits: faster than a search (bench tricks)."""
+        """The position of the first key not below each code, by its leading bits: faster than a binary search (bench
+        tricks).
+        """
         positions = self._heads.take(_leading(codes, self._bits)).astype(np.int64)
         for _ in range(_STEPS):
             positions += self.keys.take(positions, mode="clip") < codes
@@ -158,7 +161,7 @@ def build(number: int, side: str, batch: int, reach: int, rows: pa.RecordBatch, 
 
 
 def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment:
-    """One segment of neighbours of the same lane, oldest first, without rows up to the time that has expired."""
+    """Merges neighbours of the same lane, oldest first, into one segment, without expired rows."""
     codes = np.concatenate([part.row_keys() for part in parts])
     first, last = min(part.first for part in parts), max(part.last for part in parts)
     times = np.concatenate([part.times for part in parts])
@@ -192,8 +195,8 @@ def _sorted(
 def _order(codes: Codes) -> Ints:
     """The stable order of codes.
 
-    Their last bits make room for their positions, so that plain numbers are sorted, which is faster (bench tricks).
-    Codes that differ in these bits only hardly occur and may come out wrong: then all are sorted as they are.
+    Positions replace the last bits of the codes, so that plain numbers are sorted, which is faster (bench tricks).
+    Codes that differ only in these bits are rare and may come out in the wrong order: then the whole codes are sorted.
     """
     last = np.uint64((1 << len(codes).bit_length()) - 1)
     mixed = codes & ~last

@@ -1,7 +1,7 @@
 """The state of one side of a chain: its segments, oldest first.
 
-Arriving rows are appended as new segments. Expired rows leave at the front, and small neighbours are merged. Segments
-never change: a merge makes a new one, with a new number.
+Arriving rows are appended as new segments. Expired rows are dropped at the front, and small neighbours are merged.
+Segments never change: a merge makes a new one, with a new number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORTH_TRIMMING = 4_096
 
 @dataclass(slots=True)
 class StateCounts:
-    """The last number given to a segment; the rows that ever became state, and those of them that are gone."""
+    """The last number given to a segment, the rows that ever became state, and those of them that have expired."""
 
     numbered: int = 0
     taken: int = 0
@@ -43,7 +43,7 @@ class SegmentLog:
         self.segments = [*self.segments, *segments]
 
     def tidy(self, watermark: int, busy: set[int], spans: int) -> None:
-        """Drops what the watermark has passed and merges small neighbours; segments that waiting units name stay."""
+        """Drops expired rows and merges small neighbours; segments that deferred units name stay."""
         before = sum(map(len, self.segments))
         alive = [s for s in self.segments if s.number in busy or s.last + s.reach > watermark]
         self.segments = self._compacted([self._trimmed(one, watermark, busy) for one in alive], watermark, busy, spans)
@@ -70,7 +70,9 @@ class SegmentLog:
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 
     def keep(self) -> None:
-        """The store takes in what is new and drops what is gone. It never sees segments that came and went between."""
+        """Hands new segments to the store and drops old ones from it. The store never sees segments that came and went
+        between two calls.
+        """
         self.segments = [self.kept(segment) for segment in self.segments]
         for number in self._stored.keys() - {segment.number for segment in self.segments}:
             self._store.drop(self._stored.pop(number))
@@ -101,6 +103,6 @@ class SegmentLog:
         ]
 
     def restore(self, segments: Sequence[Segment]) -> None:
-        """Goes on from segments that the store has loaded."""
+        """Resumes from segments that the store has loaded."""
         self.segments = list(segments)
         self._stored = {segment.number: segment for segment in segments}

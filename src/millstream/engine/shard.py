@@ -1,7 +1,7 @@
 """A shard: every chain of a plan for one part of the keys, run batch by batch.
 
-The engine is one shard with its own clocks; on Spark each slot is one. A shard is told batch numbers and watermarks,
-because only whoever sees all shards can know them.
+The engine is one shard with its own clocks; on Spark each slot is one. A shard gets batch numbers and watermarks from
+its caller, because only that sees all shards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Running:
 
 
 class Shard:
-    """`since` says for each query the first batch whose tuples it may see."""
+    """`since` says for each query the first batch whose rows it may see."""
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class Shard:
         self.change(plan, since)
 
     def change(self, plan: Plan, since: Mapping[str, int]) -> None:
-        """Another plan from the next batch on: chains go on with their state, new ones begin, others end."""
+        """Another plan from the next batch on: chains of the same signature keep their state, new ones begin, others
+        end.
+        """
         running = {}
         for chain in plan.chains:
             known = self._running.get(chain.signature)
@@ -68,7 +70,8 @@ class Shard:
                 before = known.chain.since()
                 known.chain.change(chain, since)
                 after = known.chain.since()
-                # A query replaced by another of its name begins anew: what was held for it is not the other's.
+                # A query replaced by another of its name starts afresh: rows held for the old one are not for the new
+                # one.
                 known.held = {
                     name: held for name, held in known.held.items() if name in after and after[name] == before[name]
                 }
@@ -87,7 +90,7 @@ class Shard:
         )
 
     def run_batch(self, given: BatchInput) -> BatchOutput:
-        """Rows that are not late become state and work; then work until the budget is spent."""
+        """Turns rows that are not late into state and units, then does units until the budget is spent."""
         watermarks = {
             signature: max(running.chain.watermark, given.watermarks.get(signature, NEVER))
             for signature, running in self._running.items()
@@ -132,7 +135,7 @@ class Shard:
             yield from self._let_through(found[chain], joined)
 
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
-        """At once, or when their turn comes, where the order is strict."""
+        """Yields rows at once, or holds them back where the order is strict."""
         if not self._strict:
             yield Results(joined.queries, joined.rows, {joined.batch: joined.rows.num_rows})
             return
@@ -141,7 +144,7 @@ class Shard:
             running.held.setdefault(query, OrderedBuffer()).add(part)
 
     def advance(self, watermarks: Mapping[Signature, int]) -> Iterator[Results]:
-        """Time has come so far: what nothing needs any more goes, and rows whose turn it is come out."""
+        """Advances the watermarks: drops expired state, and releases held rows that no future row can precede."""
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
             bounds = running.chain.bounds(self._policy) if self._strict else {}
@@ -149,7 +152,7 @@ class Shard:
                 yield from _released(name, held, bounds.get(name))
 
     def _finish(self) -> Iterator[Results]:
-        """Does all deferred units and lets out everything that is held: no more rows will come."""
+        """Does all deferred units and releases all held rows: no more rows will come."""
         yield from self._work(UNBOUNDED)
         for running in self._running.values():
             running.chain.settle(running.chain.watermark)
@@ -157,28 +160,28 @@ class Shard:
                 yield from _released(name, held, None)
 
     def keep(self) -> None:
-        """State goes where the store has it: at the latest when it is saved."""
+        """Hands new segments to the store, at the latest when the state is saved."""
         for running in self._running.values():
             running.chain.keep()
 
     @property
     def deferred(self) -> int:
-        """How many units wait."""
+        """The number of deferred units."""
         return sum(len(running.chain.ledger) for running in self._running.values())
 
     @property
     def choosing(self) -> int:
-        """Nanoseconds spent on choosing what comes next, where a budget has left work."""
+        """Nanoseconds spent on choosing among deferred units."""
         return self._backlog.choosing
 
     @property
     def held_rows(self) -> int:
-        """How many rows wait for their turn."""
+        """The number of rows held back for order."""
         return sum(len(held) for running in self._running.values() for held in running.held.values())
 
     @property
     def oldest_held(self) -> int | None:
-        """The first batch in which a probing tuple of rows that wait for their turn came."""
+        """The first batch in which a probing row of the held rows arrived."""
         held = [held for running in self._running.values() for held in running.held.values() if len(held)]
         return min((one.oldest for one in held), default=None)
 
@@ -186,7 +189,7 @@ class Shard:
         return [running.chain for running in self._running.values()]
 
     def saved(self, rows: HeldRows) -> dict[Signature, ChainManifest]:
-        """Every chain as it stands; `rows` is where rows held for their turn go."""
+        """The manifest of every chain; `rows` is where rows held back for order are stored."""
         found = {}
         for signature, running in self._running.items():
             since = running.chain.since()
@@ -199,7 +202,7 @@ class Shard:
         return found
 
     def restore(self, saved: Mapping[Signature, ChainManifest], rows: HeldRows) -> None:
-        """Goes on from what was saved; a chain that was not begins empty."""
+        """Resumes from what was saved; a chain that was not saved begins empty."""
         for signature, running in self._running.items():
             manifest = saved.get(signature, ChainManifest())
             running.chain.restore(manifest)

@@ -1,8 +1,8 @@
 """One test for many residual predicates: queries that compare the same expression with constants of their own.
 
 `a + b > 7`, `a + b > 8` and `a + b >= 9` all imply `a + b >= 7`. A shared bound is evaluated once for all pairs, before
-they are routed; each query looks only at the pairs that pass. As in an index over predicates, what a further query
-costs depends on the pairs that pass, not on the pairs there are.
+they are routed; each query evaluates only the pairs that pass. As in an index over predicates, the cost of another
+query depends on the pairs that pass, not on all pairs.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _bounds(residual: Sequence[Expr]) -> Iterator[tuple[Bound, Call]]:
             continue
         bounded, literal = part.args
         constant = _constant(part)
-        # NaN has no place among constants.
+        # NaN cannot be ordered among constants.
         if constant is not None and constant == constant:
             kind = compared_as(part) or bounded.type
             yield (repr(bounded), ">=" if part.op in _AT_LEAST else "<=", f"{kind} {literal.type.family}"), part
 
 
 def _constant(comparison: Call) -> Any:
-    """What an expression is compared with, if it is a constant."""
+    """The constant that an expression is compared with, if it is one."""
     right = comparison.args[1]
     return right.value if isinstance(right, Literal) else None

@@ -1,8 +1,7 @@
-"""The slices of a chain as paths of operators, with costs as they are measured.
+"""The slices of a chain as paths of operators, with measured costs.
 
-A probing segment works through its slices from the nearest to the farthest and is gone after the last: its path. A
-slice's cost is the time it has taken per probing row; one that has not run yet is taken to cost as much per
-microsecond of its width as the others.
+The path of a probing segment is its slices from the nearest to the farthest. A slice's cost is the time it has taken
+per probing row; a slice that has not run yet is assumed to cost as much per microsecond of its width as the others.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def ages(interval: Interval) -> tuple[int, int]:
 
 
 class SlicePaths:
-    """Paths are kept until a cost has drifted by half; `drifts` counts how often they were thrown away.
+    """Paths are cached until a cost has drifted by half; `drifts` counts how often the cache was cleared.
 
     `chain` tells the slices of one chain from those of another.
     """
@@ -38,13 +37,13 @@ class SlicePaths:
         self.drifts = 0
 
     def plans(self) -> Mapping[str, Sequence[Path]]:
-        """What a policy is told; every side and reach is a query plan of its own."""
+        """The paths for a policy to learn; every side and reach is a query plan of its own."""
         return {
             f"{self._chain} {side} {number}": [path] for number, ((side, _), path) in enumerate(self._paths.items())
         }
 
     def refresh(self) -> None:
-        """Called once a batch: throws the paths away when costs are no longer what they were."""
+        """Called once a batch: clears the cached paths when costs have drifted."""
         for interval, used in self._used.items():
             cost = self._cost(interval)
             if not used / _DRIFT <= cost <= used * _DRIFT:
@@ -54,7 +53,7 @@ class SlicePaths:
 
     def path(self, side: str, intervals: tuple[Interval, ...], row_bytes: float) -> Path:
         last = self._last.get(side)
-        if last is not None and last[0] == intervals:  # mostly the very same intervals, which costs no hashing
+        if last is not None and last[0] == intervals:  # mostly the identical intervals, for which no hash is computed
             return last[1]
         known = self._paths.get((side, intervals))
         if known is None:

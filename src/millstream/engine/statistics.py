@@ -1,4 +1,4 @@
-"""What a chain has measured of itself: rows, pairs and time, by slice, group and query."""
+"""The measurements of a chain: rows, pairs and time, by slice, group and query."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ChainStatistics:
         measured.last_batch = max(measured.last_batch, probe.batch)
 
     def served(self, queries: Iterable[str], rows: int, batch: int) -> None:
-        """Rows given out in a batch; batches come in order."""
+        """Counts the rows given to queries in a batch; batches come in order."""
         for query in queries:
             measured = self.queries[query]
             measured.pairs += rows

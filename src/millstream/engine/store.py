@@ -14,23 +14,23 @@ from millstream.engine.files import Files, Stamp, stamp_of
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
-# A smaller segment stays in memory as it is: to open its files again takes as long as to write them (bench tricks).
+# A smaller segment stays in memory as it is: opening its files would take as long as writing them (bench tricks).
 _WORTH_MAPPING = 1 << 18
 
 
 class Store(Protocol):
-    """Takes segments in and lets them go."""
+    """Stores and drops segments."""
 
     def keep(self, segment: Segment) -> Segment:
         """The same segment as the store holds it."""
         ...
 
     def name(self, segment: Segment) -> str:
-        """What to ask for to get a kept segment again."""
+        """The name under which a kept segment can be loaded again."""
         ...
 
     def stamps(self, segment: Segment) -> tuple[Stamp, ...]:
-        """What the files of a kept segment are known by."""
+        """The stamps of the files of a kept segment."""
         ...
 
     def load(self, entry: SegmentEntry) -> Segment: ...
@@ -39,10 +39,10 @@ class Store(Protocol):
 
 
 class HeldRows(Protocol):
-    """Where rows of queries go that wait for their turn, in strict order."""
+    """Where rows that strict order holds back are stored."""
 
     def keep(self, query: str, rows: pa.Table) -> str:
-        """Stores rows; the name to ask for them again."""
+        """Stores rows and returns the name under which they can be loaded."""
         ...
 
     def load(self, name: str) -> pa.Table: ...
@@ -101,7 +101,7 @@ class FileStore:
         return self._stamps[self.name(segment)]
 
     def load(self, entry: SegmentEntry) -> Segment:
-        """Raises DamagedFileError where the files are not those the entry is of."""
+        """Raises DamagedFileError where the files do not match the entry."""
         self._names[entry.number], self._stamps[entry.name] = entry.name, entry.stamps
         return self._opened(entry.name, entry, entry.stamps)
 
@@ -138,12 +138,12 @@ class FileStore:
 
 
 def files_of(name: str) -> tuple[str, str]:
-    """The files a segment of this name is made of."""
+    """The names of the files of a segment."""
     return f"{name}.arrow", f"{name}.index.arrow"
 
 
 def chain_files(chain: ChainManifest) -> dict[str, Stamp]:
-    """Every file a saved chain needs, and what it is known by."""
+    """Every file a saved chain needs, with its stamp."""
     found = {f"{entry.name}.arrow": stamp_in(entry.name) for entry in chain.held}
     for entry in chain.segments:
         found |= dict(zip(files_of(entry.name), entry.stamps, strict=True))
@@ -165,7 +165,7 @@ class HeldFiles:
 
 
 def keep_rows(files: Files, name: str, rows: pa.Table) -> str:
-    """Rows as one file; the name it says they have ends with their stamp."""
+    """Stores rows as one file; the name it returns ends with their stamp."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write(rows)

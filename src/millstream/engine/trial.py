@@ -1,6 +1,6 @@
-"""Whether the engine can evaluate what a plan asks of it, tried on no rows.
+"""Whether the engine can evaluate a plan's expressions, tried on zero rows.
 
-Types decide which functions there are, so what is missing shows without data. Users' functions are not called.
+Which functions exist depends on types only, so a missing one shows without data. Users' functions are not called.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from millstream.model.types import DataType
 from millstream.plan.nodes import Plan
 
 _MISSING = (NotImplementedError, TypeError, InternalError, ScriptError)
-"""What says that something cannot be done at all; Arrow's own errors of this kind are among them."""
+"""Errors that mean an operation is not supported; they include Arrow's own."""
 _ABOUT_VALUES = (ValueError, ArithmeticError)
 
 
 def try_out(plan: Plan, functions: Mapping[str, Function] | None = None) -> None:
-    """Raises ScriptErrors with every expression of every query that the engine has no way to evaluate."""
+    """Raises ScriptErrors that name every expression the engine cannot evaluate."""
     stubs = {name: replace(function, call=lambda *_: []) for name, function in (functions or {}).items()}
     errors = Errors()
     for query in plan.script.queries:
@@ -37,12 +37,12 @@ def try_out(plan: Plan, functions: Mapping[str, Function] | None = None) -> None
                 valid = "operators and functions take the types that the language says"
                 errors.add(ScriptError(found, valid, "CAST its parts, or write it in another way.", query.where))
             except _ABOUT_VALUES:
-                continue  # a constant that fails may stand where no row needs it
+                continue  # a constant that fails may be in a place that no row needs
     errors.raise_if_any()
 
 
 def _expressions(query: Query) -> list[tuple[str, Expr, DataType]]:
-    """What each is, and the type it has to come out as: keys are compared as a type of both sides."""
+    """Each expression with a description and its result type: keys are compared as a common type."""
     conditions = [*query.residual, *(one for selection in query.selections for one in selection)]
     return [
         *((f'result column "{output.name}"', output.expr, output.expr.type) for output in query.outputs),

@@ -1,8 +1,8 @@
 """Units of work and the ledger.
 
-A unit is a probing segment, a state segment and an interval of the axis (a slice, or what is left of one after the
-plan has changed). The ledger holds the units not yet done; it names segments and copies no rows. A probing segment
-works through its intervals from the nearest to the farthest, so only its next interval is ever up for choice.
+A unit is a probing segment, a state segment and an interval of the axis (a slice, or what is left of one after the plan
+has changed). The ledger holds the units not yet done; it names segments and copies no rows. A probing segment works
+through its intervals from the nearest to the farthest, so a policy can only choose its next interval.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Unit:
 
 
 def needed(probe: Segment, state: Segment) -> tuple[int, int]:
-    """From which time difference up to which these two can have pairs that a query needs; none where the first is not
+    """The range of time differences in which these two can have pairs that a query needs; empty where the first is not
     below the second.
     """
     least, greatest = differences(probe, state)
@@ -63,7 +63,7 @@ class Task:
 
     @property
     def first(self) -> int:
-        """The earliest time a row of it can have: the later of its two tuples' times."""
+        """The earliest time a result row can have: the later of its two rows' times."""
         return min(max(self.probe.first, state.first) for state in self.states)
 
     def units(self) -> Iterator[Unit]:
@@ -72,7 +72,7 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class ProbeProgress:
-    """How far a probing segment has come: the tasks it has left, the next one last, and all its intervals."""
+    """The progress of a probing segment: its remaining tasks, the next one last, and all its intervals."""
 
     ledger: Ledger
     probe: Segment
@@ -114,7 +114,7 @@ class Ledger:
             yield from reversed(progress.tasks)
 
     def earliest(self) -> Iterator[tuple[Interval, int, int]]:
-        """For each interval with work the earliest time and batch a row of it can have."""
+        """For each interval with work, the earliest time and batch that a result row can have."""
         for interval, waiting in list(self._earliest.items()):
             while waiting and not self._is_open(waiting[0][2], waiting[0][3]):
                 heapq.heappop(waiting)
@@ -124,7 +124,7 @@ class Ledger:
                 del self._earliest[interval]
 
     def add(self, units: Iterable[Unit]) -> None:
-        """New units; within a task the youngest state comes first."""
+        """Adds units; within a task the youngest state comes first."""
         grouped: dict[tuple[int, Interval], list[Unit]] = {}
         for unit in units:
             grouped.setdefault((unit.probe.number, unit.interval), []).append(unit)
@@ -136,7 +136,7 @@ class Ledger:
             self._units += len(states)
         noted: Iterable[int] = changed
         if not changed.keys().isdisjoint(self._progress):
-            self._earliest, noted = {}, {**self._progress, **changed}  # steps are numbered anew
+            self._earliest, noted = {}, {**self._progress, **changed}  # steps are renumbered
         for tasks in changed.values():
             self._begin(tasks[0].probe, tasks)
         for number in noted:
@@ -164,7 +164,7 @@ class Ledger:
         return progress is not None and step >= progress.at
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
-        """Every unit replaced by what a changed plan leaves of it."""
+        """Replaces every unit by the parts of it that a changed plan still needs."""
         kept = [new for unit in self.take_all() for new in change(unit)]
         self.add(kept)
 
@@ -172,7 +172,7 @@ class Ledger:
         return list(self._progress.values())
 
     def fresh(self) -> list[ProbeProgress]:
-        """Those that have begun since this was last asked."""
+        """The probing segments added or changed since the last call."""
         fresh = [self._progress[number] for number in self._changed if number in self._progress]
         self._changed.clear()
         return fresh
@@ -196,7 +196,7 @@ class Ledger:
         return task
 
     def take_all(self) -> list[Unit]:
-        """Everything at once, for a run that will not stop half-way."""
+        """Takes all units, for a run without a budget."""
         units = list(self.units())
         self._progress = {}
         self._named.clear()
@@ -207,7 +207,7 @@ class Ledger:
         return units
 
     def segments(self) -> set[int]:
-        """Numbers of all segments some unit still needs."""
+        """Numbers of all segments that a unit still needs."""
         return self._named.keys() | self._progress.keys()
 
     def _done(self, states: tuple[Segment, ...]) -> None:

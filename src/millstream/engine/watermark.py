@@ -1,4 +1,4 @@
-"""How far event time has come: per stream, and for a chain the slowest of its streams that is not idle."""
+"""Watermarks: per stream, and for a chain the minimum over its streams that are not idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FAR = 2**62
 
 @dataclass(slots=True)
 class StreamClock:
-    """The greatest event time of a stream, and for how long it has been asked for rows in vain.
+    """The greatest event time of a stream, and for how long it has returned no rows when polled.
 
-    `silent` is when it first had none, since it last had some; `asked` when it was last asked. Times are microseconds.
-    What passes while nobody asks, because a batch is long or the pipeline is down, is no silence of the stream's.
+    `silent` is the time of the first empty poll after its last rows, `asked` the time of the last empty poll. Times are
+    microseconds. Time without polls, because a batch is long or the pipeline is down, does not make a stream idle.
     """
 
     stream: Stream
@@ -26,7 +26,7 @@ class StreamClock:
     asked: int = 0
 
     def saw(self, greatest: int) -> None:
-        """It was asked and had rows up to this time."""
+        """A poll returned rows up to this time."""
         self.greatest = max(self.greatest, greatest)
         self.silent = None
 
@@ -44,7 +44,8 @@ class StreamClock:
         return self.stream.idle is not None and self.silent is not None and self.asked - self.silent > self.stream.idle
 
     def horizon(self, future: int) -> int:
-        """The latest time a row may have: so far beyond the times seen before and beyond today; 0 is no limit.
+        """The latest valid time of a row: `future` after the greatest time seen and after today; a `future` of 0 is no
+        limit.
 
         One row of the year 2200 would otherwise make all later ones late, for good.
         """
@@ -52,10 +53,10 @@ class StreamClock:
 
 
 def chain_watermark(clocks: Iterable[StreamClock]) -> int:
-    """The minimum over streams that are not idle; if all are, event time stands still."""
+    """The minimum over streams that are not idle; if all are idle, the watermark stands still."""
     return min((clock.watermark for clock in clocks if not clock.is_idle), default=NEVER)
 
 
 def today() -> int:
-    """Microseconds since 1970."""
+    """The current time in microseconds since 1970."""
     return time.time_ns() // 1_000

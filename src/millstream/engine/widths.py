@@ -1,7 +1,7 @@
-"""How many bytes rows take where their types do not say, and work in parts that Arrow's columns can hold.
+"""The bytes of variable-width rows, and how work is split into parts that Arrow's columns can hold.
 
-A column of texts, lists or maps counts its bytes or elements in 32 bits: it holds less than 2 GiB, and not every
-function of Arrow's notices when there is more. So whatever joins or repeats rows counts their bytes first.
+A column of texts, lists or maps counts its bytes or elements in 32 bits: it holds less than 2 GiB, and not every Arrow
+function notices an overflow. So code that concatenates or repeats rows counts their bytes first.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow as pa
 from millstream.engine.arrow import Ints
 
 CHUNK_BYTES = 1 << 26
-"""How much of columns of variable width is gathered, held or written at a time."""
+"""The most bytes of variable-width columns that are gathered, held or written at a time."""
 LARGEST = 1 << 30
-"""How much of them is put together as the rows of one segment or one batch."""
+"""The most bytes of variable-width columns in one segment or one batch."""
 CAPACITY = 2**31 - 2
-"""What a column holds."""
+"""The most bytes a column can hold."""
 _OVERFLOWS = ("offset overflow", "overflowed binary array capacity")
 T = TypeVar("T")
 
 
 @cache
 def is_bulky(kind: pa.DataType) -> bool:
-    """Whether the width of a value is its own."""
+    """Whether values of this type vary in width."""
     return pa.types.is_nested(kind) or not (pa.types.is_null(kind) or _has_bits(kind))
 
 
@@ -37,7 +37,7 @@ def _has_bits(kind: pa.DataType) -> bool:
 
 
 def widths(column: pa.Array) -> Ints:
-    """The bytes of each row, roughly; an element of a list counts at least one."""
+    """The bytes of each row, roughly; an element of a list counts as at least one."""
     kind = column.type
     if pa.types.is_struct(kind):
         fields = [widths(column.field(number)) for number in range(kind.num_fields)]
@@ -55,12 +55,12 @@ def widths(column: pa.Array) -> Ints:
 
 
 def bytes_of(column: pa.Array) -> int:
-    """What a column of variable width takes; nothing where its width is fixed."""
+    """The bytes of a variable-width column; zero where the width is fixed."""
     return int(column.nbytes) if is_bulky(column.type) else 0
 
 
 def stretches(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
-    """Neighbours that together are not above the most, or one that is by itself: from where, up to where."""
+    """Ranges of neighbours whose sum is at most `most`, or of a single one that is larger: start and stop of each."""
     ends = sizes.cumsum()
     start, done = 0, 0
     while start < len(sizes):
@@ -70,7 +70,7 @@ def stretches(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
 
 
 def together(batches: Sequence[pa.RecordBatch], most: int | None = None) -> list[pa.RecordBatch]:
-    """The same rows in as few batches as columns can hold: one, unless they take very much."""
+    """The same rows in as few batches as columns can hold, mostly one."""
     if len(batches) < 2:
         return list(batches)
     sizes = np.array([batch.nbytes for batch in batches])
@@ -79,7 +79,7 @@ def together(batches: Sequence[pa.RecordBatch], most: int | None = None) -> list
 
 
 def interleaved(owners: Ints, pick: Callable[[int, Ints], Any], join: Callable[[list[Any]], Any]) -> Any:
-    """Rows of several owners in the order in which the owners are named; `pick` gives those of one, by their places."""
+    """Rows of several owners in the given order; `pick` takes rows of one owner by position."""
     order = np.argsort(owners, kind="stable")
     ends = np.bincount(owners).cumsum().tolist()
     spans = [(owner, order[start:stop]) for owner, (start, stop) in enumerate(pairwise([0, *ends])) if start < stop]
@@ -92,14 +92,14 @@ def interleaved(owners: Ints, pick: Callable[[int, Ints], Any], join: Callable[[
 
 
 def overflowed(error: BaseException | None) -> bool:
-    """Whether a column would have had to hold more than it can, so that half of the rows may do."""
+    """Whether an error means that a column would overflow, so that half of the rows may fit."""
     if isinstance(error, pa.ArrowInvalid):
         return any(some in str(error) for some in _OVERFLOWS)
     return isinstance(error, pa.ArrowCapacityError)
 
 
 def checked(made: Any) -> Any:
-    """A computed column, where Arrow does not look whether its bytes can be counted, or gives more than one."""
+    """A computed column as one array; raises where Arrow returned several or did not notice an overflow."""
     text = isinstance(made, pa.Array) and is_bulky(made.type) and not pa.types.is_nested(made.type)
     data = made.buffers()[2] if text else None
     if isinstance(made, pa.ChunkedArray) or (data is not None and data.size > CAPACITY):
@@ -115,7 +115,7 @@ def repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 
 def in_halves(work: Callable[[int, int], T], start: int, stop: int) -> list[T]:
-    """What `work` gives for rows from here up to there; for each half by itself where that is more than fits."""
+    """The results of `work` for this range of rows; in halves where the result does not fit a column."""
     try:
         return [work(start, stop)]
     except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:

@@ -1,5 +1,5 @@
 """Benchmarks, the papers' experiments, and the workloads both run on. Nothing in the product depends on this room.
 
-`bench` and `papers` know `workloads` and the modules that lie here, not each other: `timed` says how long
-something takes, `show` has what reports are drawn with. `calibrate` measures the planner's prices on this machine.
+`bench` and `papers` import `workloads` and the modules here, not each other: `timed` measures times, `show` draws
+reports. `calibrate` measures the planner's costs on this machine.
 """

@@ -1,8 +1,8 @@
-"""What the engine's steps cost on this machine.
+"""Measures the costs of the engine's steps on this machine.
 
-The engine runs plans that differ in how many windows they have and how these are sliced. The prices are those that,
-with the planner's own counts of steps, come nearest to the CPU times of these runs: its estimates are in the time of
-the code that runs. What a scan costs is measured by itself, since a plan with a scan is too slow to be run for it.
+The engine runs plans that differ in how many windows they have and how these are sliced. The prices are fitted to the
+CPU times of these runs, with the planner's own counts of steps, so its estimates are in the time of the real code. The
+cost of a scan is measured separately, since a plan with a scan would run too long.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from millstream.plan.cut_slices import endpoints, slices_at
 from millstream.plan.estimate import estimate
 
 _RATE, _BATCHES, _SECONDS = 2_000, 12, 60
-"""Large batches: below some thousand rows starting on them costs more than their rows."""
+"""Large batches: below some thousand rows the fixed cost of a batch exceeds that of its rows."""
 _WARM = 6
-"""Batches until the widest window is full; the others are timed."""
+"""Batches until the widest window is full; the batches after them are timed."""
 _EVERY = tuple(2.5 * number for number in range(1, 13))
 _WINDOWS = ((1.0,), (30.0,), (15.0, 30.0), _EVERY)
 _KEYS = (1_000, 10_000)
@@ -38,14 +38,14 @@ _STEPS = ("inserts", "searches", "pairs")
 
 
 def measure() -> Calibration:
-    """Takes some seconds."""
+    """Measures the prices, which takes some seconds."""
     counts, times = [], []
     for plan, took in _runs():
         routed, cuts = (_counted(plan, RouteByClass(per_cut)).routed for per_cut in (0.0, 1.0))
         found = _counted(plan, RouteByClass(0.0))
         counts.append([*(getattr(found, step) for step in _STEPS), routed, cuts - routed])
         times.append(took)
-    # Every run counts alike, the short ones too.
+    # Every run has the same weight, the short ones too.
     weights = 1 / np.array(times)
     prices, *_ = np.linalg.lstsq(np.array(counts) * weights[:, None], np.ones(len(times)), rcond=None)
     insert, search, pair, route, cut = np.maximum(prices, _LEAST).tolist()
@@ -63,7 +63,7 @@ def measure() -> Calibration:
 
 
 def _runs() -> Iterator[tuple[Plan, float]]:
-    """Plans with the nanoseconds of CPU time they take for a second of stream time."""
+    """Plans with their CPU time in nanoseconds per second of stream time."""
     for keys in _KEYS:
         batches = list(window_rows(_RATE, keys, _SECONDS, _BATCHES))
         plans = [plan for windows in _WINDOWS for plan in _sliced(window_script(windows, rate=_RATE, keys=keys))]
@@ -74,7 +74,7 @@ def _runs() -> Iterator[tuple[Plan, float]]:
 
 
 def _sliced(script: str) -> Iterator[Plan]:
-    """All windows in one slice, some together, and each for itself."""
+    """All windows in one slice, some together, and each separately."""
     plan = compile_script(script)
     (chain,) = plan.chains
     first, *inner, last = endpoints(chain)
@@ -93,7 +93,7 @@ def _counted(plan: Plan, router: RouteByClass) -> StepCounts:
 
 
 def _access() -> tuple[float, float]:
-    """What a tuple costs that is touched through an index, and by a scan."""
+    """The cost per tuple touched through an index, and by a scan."""
     state, probe, few = _segment("left", 1, 40_000), _segment("right", 2, 40_000), _segment("right", 3, 400)
     everything = Interval(-(2**40), 2**40)
     met = sum(len(rows) for rows, _ in matches(probe, state, everything, "index"))
@@ -117,5 +117,5 @@ def _segment(side: str, seed: int, count: int) -> Segment:
 
 
 def _best(work: Callable[[], object]) -> float:
-    """Nanoseconds."""
+    """The least time of several runs, in nanoseconds."""
     return best_of(work) * 1e9

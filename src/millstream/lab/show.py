@@ -1,4 +1,4 @@
-"""What experiments show: verdicts, bars in the terminal, a CSV file, and a picture where matplotlib is installed."""
+"""The output of experiments: verdicts, bars in the terminal, a CSV file, and a plot where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save_lines(
     *,
     log: bool = False,
 ) -> str:
-    """A picture of one line per name; says so where matplotlib is not installed."""
+    """A plot with one line per name; says so where matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

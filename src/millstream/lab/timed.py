@@ -1,4 +1,4 @@
-"""How long something takes: an engine on batches in CPU time, anything else by the fastest of some turns."""
+"""Timing: an engine on batches in CPU time, anything else as the fastest of several runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from millstream.plan import Plan
 
 
 def cpu_seconds(plan: Plan, batches: Sequence[Mapping[str, pa.Table]], warm: int = 0) -> tuple[float, int]:
-    """What the batches after the first `warm` take, and how many rows come out of them.
+    """The CPU time of the batches after the first `warm`, and how many rows they produce.
 
-    Rows of a batch are kept until it is done. Other processes would be part of any time but CPU time.
+    Rows of a batch are kept until it is done. CPU time is used because wall time would include other processes.
     """
     kept: list[pa.RecordBatch] = []
     engine = Engine(plan, lambda _, rows: kept.append(rows))
@@ -32,7 +32,7 @@ def cpu_seconds(plan: Plan, batches: Sequence[Mapping[str, pa.Table]], warm: int
 
 
 def best_of(work: Callable[[], object], times: int = 5) -> float:
-    """Seconds of the fastest turn."""
+    """Seconds of the fastest run."""
     best = float("inf")
     for _ in range(times):
         began = time.perf_counter()

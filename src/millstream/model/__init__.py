@@ -1,7 +1,7 @@
 """What a user declares: streams, queries, settings, and the expressions and intervals inside them.
 
-Everything here is immutable and checks itself where it is made. This room knows only `errors`: not SQL text, not
-plans, not Spark.
+Everything here is immutable and checks itself on construction. This room knows only `errors`: not SQL text, not plans,
+not Spark.
 """
 
 from millstream.model.expr import TRUE, Call, Column, Expr, Literal

@@ -42,7 +42,7 @@ VALID_UNITS = "microseconds, milliseconds, seconds, minutes, hours, days and wee
 
 
 def unit(name: str) -> int:
-    """Microseconds in one unit of time; singular, plural and short names are known."""
+    """Microseconds in one unit of time, by its singular, plural or short name."""
     lower = name.lower()
     size = _UNITS.get(lower) or (_UNITS.get(lower[:-1]) if lower.endswith("s") else None)
     if size is not None:
@@ -58,7 +58,7 @@ def units(text: str) -> list[str]:
 
 
 def of(amount: str, unit_name: str) -> int:
-    """Microseconds in so many units; refuses fractions of a microsecond."""
+    """An amount of a unit in microseconds; refuses fractions of a microsecond."""
     size = unit(unit_name)
     if not _AMOUNT.fullmatch(amount) or len(amount) > 60:
         found, valid = f"'{amount}' is not a number", "a length is a number and a unit"
@@ -96,7 +96,7 @@ def parse(text: str) -> int:
 
 
 def text(microseconds: int) -> str:
-    """The shortest exact way to write a length: '10 min', '2.5 s', '1.000001 s'."""
+    """The shortest exact text of a length of time: '10 min', '2.5 s', '1.000001 s'."""
     if microseconds == 0:
         return "0 s"
     size = abs(microseconds)

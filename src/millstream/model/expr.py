@@ -1,8 +1,8 @@
 """Typed expressions: what selections, residual predicates and SELECT lists are made of.
 
 Three nodes only: a `Column` of one of the query's sources, a `Literal`, and a `Call` of an operator or function.
-`canonical` brings expressions that mean the same to the same form, so that equal predicates of different queries
-are found to be equal and evaluated once.
+`canonical` brings equivalent expressions to the same form, so that equal predicates of different queries are recognised
+and evaluated once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def sources(expr: Expr) -> frozenset[int]:
-    """Which sources an expression looks at."""
+    """The sources that an expression reads."""
     return frozenset(node.source for node in walk(expr) if isinstance(node, Column))
 
 
@@ -72,7 +72,7 @@ def moved(expr: Expr, to: Callable[[int], int]) -> Expr:
 
 
 def can_fail(call: Call) -> bool:
-    """Whether some value of its arguments could stop the query; of operators and built-in functions."""
+    """Whether an operator or built-in function can fail on some values of its arguments."""
     if call.op in ("+", "-", "*", "neg", "abs"):
         return not call.type.is_float
     if call.op == "cast":
@@ -88,9 +88,9 @@ def conjuncts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def canonical(expr: Expr) -> Expr:
-    """One form for every way to write the same predicate: sorted ANDs and ORs, columns left of constants.
+    """One form for all ways to write the same predicate: sorted ANDs and ORs, columns left of constants.
 
-    Of two operands one that can fail comes last, since it is not looked at where the first one is null.
+    An operand that can fail comes last, since it is not evaluated where the first operand is null.
     """
     if not isinstance(expr, Call):
         return expr
@@ -116,7 +116,9 @@ def _place(operand: Expr) -> tuple[int, bool, str]:
 
 
 def structure(expr: Expr) -> list[object]:
-    """What an expression is made of, as plain lists: equal for equal expressions only, whatever its names hold."""
+    """The structure of an expression as plain lists: equal for equal expressions only, whatever characters its names
+    contain.
+    """
     if isinstance(expr, Column):
         return ["column", expr.source, expr.name, str(expr.type)]
     if isinstance(expr, Literal):

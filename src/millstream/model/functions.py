@@ -19,13 +19,13 @@ Returns = Callable[[Sequence[Expr]], DataType]
 ANY = "any"
 SAME = "same"
 ORDERED = "ordered"
-"""What can be compared: anything but ARRAY, MAP and STRUCT; all such arguments alike."""
+"""All comparable types (all but ARRAY, MAP and STRUCT); all such arguments have a common type."""
 _OF_NULL = {Family.STRING: STRING, Family.NUMBER: DOUBLE, Family.TIME: TIMESTAMP, Family.BOOLEAN: BOOLEAN}
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a function takes and gives.
+    """The signature of a function.
 
     `takes` names a family, 'any', 'same', 'ordered' or an exact type per argument; `constants` the positions, from 0,
     of arguments that are fixed for all rows.
@@ -57,7 +57,7 @@ class Function:
         return self.takes[min(position, len(self.takes) - 1)]
 
     def of_null(self, position: int) -> DataType | None:
-        """The type of a NULL as this argument, where the function says."""
+        """The type of a NULL as this argument, where the function fixes it."""
         wanted = self.wanted(position)
         if isinstance(wanted, DataType):
             return wanted
@@ -102,7 +102,7 @@ def _number(args: Sequence[Expr]) -> DataType:
 
 
 def widest(kinds: Sequence[DataType]) -> DataType | None:
-    """The type that all can be turned into, or None where some two have none in common."""
+    """The type that all can be converted to, or None where two of them have no common type."""
     result: DataType | None = kinds[0]
     for kind in kinds[1:]:
         result = types.common(result, kind) if result is not None else None
@@ -140,7 +140,7 @@ def _rounded(args: Sequence[Expr]) -> DataType:
 
 
 def rounding_digits(args: Sequence[Expr]) -> int:
-    """To how many digits after the point `round` rounds."""
+    """The number of digits after the point that `round` keeps."""
     digits = args[1] if len(args) > 1 else None
     return int(digits.value) if isinstance(digits, Literal) and digits.value is not None else 0
 
@@ -180,7 +180,7 @@ def _builtins() -> dict[str, Function]:
 
 
 BUILTINS: Mapping[str, Function] = _builtins()
-# Words that the grammar reads as something else than a function's name.
+# Words that the grammar does not read as a function's name.
 _GRAMMAR = ("case", "cast", "try_cast", "extract", "interval", "in", "not", "and", "or", "select")
 
 

@@ -41,7 +41,7 @@ class Interval:
 
     @classmethod
     def windows(cls, left: int, right: int) -> Interval:
-        """Per-stream windows: d < left when the right tuple is later, -d < right when the left one is."""
+        """Per-stream windows: d < left when the right tuple is later, -d < right when the left tuple is later."""
         for size in (left, right):
             if size <= 0:
                 raise ScriptError(
@@ -53,7 +53,7 @@ class Interval:
 
     @classmethod
     def between(cls, first: int, last: int) -> Interval:
-        """Both ends inclusive."""
+        """An interval with both ends inclusive."""
         return cls(first, last + 1)
 
     def mirrored(self) -> Interval:
@@ -65,16 +65,16 @@ class Interval:
 
     @property
     def left_span(self) -> tuple[int, int] | None:
-        """Ages at which a left tuple, waiting, meets a right one that is no earlier (d >= 0)."""
+        """The ages at which a left tuple in the state matches right tuples that are no earlier (d >= 0)."""
         return (max(self.lo, 0), self.hi) if self.hi > 0 else None
 
     @property
     def right_span(self) -> tuple[int, int] | None:
-        """Ages at which a right tuple, waiting, meets a later left one (d < 0)."""
+        """The ages at which a right tuple in the state matches later left tuples (d < 0)."""
         return (max(1 - self.hi, 0), 1 - self.lo) if self.lo < 0 else None
 
     def __str__(self) -> str:
-        """Interval notation with the rounder of the two ways to write each end."""
+        """Interval notation; each end is written inclusive or strict, whichever number is rounder."""
         lo = f"({signed(self.lo - 1)}" if _rounder(self.lo - 1, self.lo) else f"[{signed(self.lo)}"
         hi = f"{signed(self.hi - 1)}]" if _rounder(self.hi - 1, self.hi) else f"{signed(self.hi)})"
         return f"{lo}, {hi}"
@@ -86,12 +86,12 @@ def signed(time: int) -> str:
 
 
 def cut_text(cut: int) -> str:
-    """A cut as a ruler shows it, without the microsecond that makes an end strict or inclusive."""
+    """A cut as `explain` shows it, without the microsecond that makes an end strict or inclusive."""
     return signed(cut - 1) if _rounder(cut - 1, cut) else signed(cut)
 
 
 def cut_texts(cuts: Sequence[int]) -> list[str]:
-    """The same for several, exactly where two that differ by a microsecond would read alike."""
+    """The same for several cuts; exact where two that differ by a microsecond would read alike."""
     rounded = [cut_text(cut) for cut in cuts]
     return [text if rounded.count(text) == 1 else signed(cut) for cut, text in zip(cuts, rounded, strict=True)]
 

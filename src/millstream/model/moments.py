@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Everything up to the space, and the control characters beyond ASCII's letters: what a cast from text leaves out.
+# The blanks that a cast from text ignores: all characters up to the space, and the control characters above ASCII.
 BLANKS = "".join(map(chr, [*range(0x21), *range(0x7F, 0xA0)]))
 _DAY = r"^(?P<year>[+-]?\d{4,7})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
 _OFFSET = (
@@ -21,13 +21,13 @@ LIMITS = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), 
 LONGEST_OFFSET = 18 * 3600
 SECOND, DAY = 1_000_000, 86_400_000_000
 MOST_DAYS = {"DATE": 2**31, "TIMESTAMP": 2**63 // DAY - 1}
-"""How far from 1970 a type reaches, in whole days."""
+"""The range of each type around 1970, in whole days."""
 
 
 def days_of(year: Any, month: Any, day: Any) -> Any:
-    """Days since 1970 in the Gregorian calendar, of numbers or arrays of them.
+    """Days since 1970 in the Gregorian calendar, for numbers or arrays.
 
-    The year begins in March, so that a leap day is its last.
+    Years are counted from March, so that a leap day is the last day of its year.
     """
     shifted = year - (month <= 2)
     era = shifted // 400
@@ -37,20 +37,22 @@ def days_of(year: Any, month: Any, day: Any) -> Any:
 
 
 def in_month(year: Any, month: Any, day: Any) -> Any:
-    """Whether the month, which is 1 to 12, has this day; of numbers or arrays of them."""
+    """Whether the month, which is 1 to 12, has this day; for numbers or arrays."""
     leap = ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
     length = 30 + ((month + (month >> 3)) & 1) - (month == 2) * (2 - leap)
     return (day >= 1) & (day <= length)
 
 
 def date_days(text: str) -> int | None:
-    """The days since 1970 that a text means, or None."""
+    """A text's date in days since 1970, or None where it is no date."""
     found = re.match(DATE_FORM, text.strip(BLANKS), re.ASCII)
     return None if found is None else _days(found, "DATE")
 
 
 def time_microseconds(text: str, *, zoned: bool) -> int | None:
-    """The microseconds since 1970 that a text means, in UTC, or None; without `zoned` its zone is not looked at."""
+    """A text's time in microseconds since 1970 in UTC, or None where it is no time; without `zoned` its zone is
+    ignored.
+    """
     found = re.match(TIME_FORM, text.strip(BLANKS), re.ASCII)
     days = None if found is None else _days(found, "TIMESTAMP")
     if found is None or days is None:

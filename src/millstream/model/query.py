@@ -22,7 +22,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between two sources. `type` is what both sides are compared as."""
+    """An equality between two sources. `type` is the type both sides are compared as."""
 
     left: Expr
     right: Expr
@@ -47,7 +47,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowsWindow:
-    """The last so many rows of each source."""
+    """A number of latest rows of each source."""
 
     rows: tuple[int, ...]
 

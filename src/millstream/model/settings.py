@@ -31,7 +31,7 @@ class Settings:
     sync: str = "on"
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
-        """These settings with one changed; refuses unknown names and values."""
+        """These settings with one value changed; refuses unknown names and invalid values."""
         known = {setting.name: setting for setting in SETTINGS}
         setting = known.get(name.lower())
         if setting is None:
@@ -44,7 +44,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: a choice of words where `choices` has any, else what `kind` says. Times are microseconds."""
+    """One setting: one of `choices` if there are any, else a value of `kind`. Times are microseconds."""
 
     name: str
     choices: tuple[str, ...]

@@ -27,7 +27,7 @@ class StreamColumn:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a user says about a stream. Times are microseconds; `options` go to Spark's reader as they are.
+    """A stream as the user declares it. Times are microseconds; `options` go to Spark's reader unchanged.
 
     The time column may be named in any case of letters; `time` is its name as declared.
     """
@@ -46,7 +46,7 @@ class Stream:
     def __post_init__(self) -> None:
         check_name("stream", self.name)
         _check_columns(self)
-        # A stream may have thousands of columns, and `*` asks for each.
+        # A stream may have thousands of columns, and `*` looks up each.
         object.__setattr__(self, "_by_name", {column.name.lower(): column for column in self.columns})
         object.__setattr__(self, "time", time_column(self.name, self.columns, self.time).name)
         for name in _HINTS:
@@ -75,7 +75,7 @@ def _column(stream: str, columns: Sequence[StreamColumn], name: str) -> StreamCo
 
 
 def time_column(stream: str, columns: Sequence[StreamColumn], time: str) -> StreamColumn:
-    """The column of this name, which must be there and hold times."""
+    """The column of this name; refuses a missing column, and one that is not a time."""
     found = _column(stream, columns, time)
     kind = found.type
     if not kind.is_timestamp:
@@ -89,7 +89,7 @@ def time_column(stream: str, columns: Sequence[StreamColumn], time: str) -> Stre
 
 
 def check_column(name: str) -> None:
-    """Columns may be called anything a person can type; names with other characters are free for our own."""
+    """Refuses control characters in a column's name; names with them are reserved for hidden columns."""
     if not name or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
         raise ScriptError(
             f"{name!r} cannot be the name of a column", "a column's name has no control characters", "Rename it."
@@ -97,7 +97,7 @@ def check_column(name: str) -> None:
 
 
 def check_name(what: str, name: str) -> None:
-    """Names become directories and identifiers, so they are plain words."""
+    """Refuses names that are not plain words, since names become directories and identifiers."""
     if not _NAME.fullmatch(name) or len(name) > 128:
         raise ScriptError(
             f'"{name}" cannot be the name of a {what}',
@@ -123,7 +123,7 @@ def _check_columns(stream: Stream) -> None:
 
 
 def check_hint(name: str, value: object) -> None:
-    """What the numbers of a stream may be; None is not given."""
+    """Checks the hints of a stream; None means that a hint is not given."""
     least, most, valid = _HINTS[name]
     if not isinstance(value, int | float) or least <= value <= most:
         return

@@ -1,4 +1,4 @@
-"""Column types, named as in Spark SQL, and which of them may meet in an expression."""
+"""Column types, named as in Spark SQL, and which of them can be combined in an expression."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A column type: its name, and what it is made of where it has parts."""
+    """A column type: its name, and its parts where it has any."""
 
     name: str
     precision: int | None = None
@@ -67,7 +67,7 @@ class DataType:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark and our own language read it: in backticks, unless it is a plain word."""
+    """A name as Spark and the language read it: in backticks, unless it is a plain word."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
@@ -139,7 +139,7 @@ def decimal(precision: int, scale: int) -> DataType:
 
 
 def common(a: DataType, b: DataType) -> DataType | None:
-    """The type both can be turned into without loss of whole digits, or None where they cannot be compared."""
+    """The type both can be converted to without loss of whole digits, or None where they cannot be compared."""
     if a == b:
         return a
     if Family.NULL in (a.family, b.family):
@@ -190,7 +190,7 @@ def decimal_result(op: str, a: DataType, b: DataType) -> DataType:
 
 
 def adjusted(precision: int, scale: int) -> DataType:
-    """Beyond 38 digits the whole ones are kept at the cost of the others, of which at least six stay."""
+    """Beyond 38 digits, digits before the point take precedence over those after it, of which at least six stay."""
     if precision <= MOST_DIGITS:
         return DataType("DECIMAL", precision, scale)
     kept = max(MOST_DIGITS - (precision - scale), min(scale, _LEAST_SCALE))
@@ -198,7 +198,7 @@ def adjusted(precision: int, scale: int) -> DataType:
 
 
 def can_cast(a: DataType, b: DataType) -> bool:
-    """Whether CAST takes a value of one type to the other at all."""
+    """Whether there is a CAST from one type to the other."""
     if a == b or Family.NULL in (a.family, b.family):
         return b.family != Family.NULL
     if Family.NESTED in (a.family, b.family) or Family.DURATION in (a.family, b.family):
@@ -213,7 +213,7 @@ def can_cast(a: DataType, b: DataType) -> bool:
 
 
 def widens(a: DataType, b: DataType) -> bool:
-    """Whether every value of the first type has a place in the second, so that a cast cannot fail."""
+    """Whether the second type can hold every value of the first, so that a cast cannot fail."""
     if a == b or (b == STRING and a.family != Family.BINARY):
         return True
     if a.family == Family.BOOLEAN:

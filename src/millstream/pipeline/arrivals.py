@@ -1,4 +1,4 @@
-"""When the rows of a batch came: by the times of the files Spark read for it, or else when the batch began.
+"""When the rows of a batch arrived: by the times of the files Spark read for it, or else when the batch began.
 
 Files that Spark is known to read more than once are refused.
 """
@@ -16,7 +16,7 @@ from millstream.pipeline.locations import looks_like_pattern
 
 
 def arrived(checkpoint: str, spark_batch: int, started: int, began: int) -> int:
-    """Microseconds: the oldest file of the batch, but no earlier than this process began to look for files."""
+    """In microseconds: the time of the batch's oldest file, but no earlier than this process began to look for any."""
     files = Files.at(checkpoint)
     before = _noted(files, spark_batch - 1)
     times = []
@@ -27,7 +27,7 @@ def arrived(checkpoint: str, spark_batch: int, started: int, began: int) -> int:
 
 
 def _noted(checkpoint: Files, spark_batch: int) -> dict[int, int]:
-    """How many batches each file source had noted with this batch of Spark's: it counts those in which it had files."""
+    """How many batches each file source has logged up to this Spark batch: it counts those in which it had files."""
     name = f"offsets/{spark_batch}"
     if not checkpoint.has(name):
         return {}
@@ -38,7 +38,7 @@ def _noted(checkpoint: Files, spark_batch: int) -> dict[int, int]:
 
 
 def _file_times(notes: Files, number: int, spark_batch: int) -> list[int]:
-    """Spark's file source notes the files of every batch it has any in, an object a line after the version."""
+    """The times of a batch's files. Spark's file source logs them, one JSON object a line after the version."""
     for name in (str(number), f"{number}.compact"):
         if notes.has(name):
             lines = [line for line in notes.read(name).decode(errors="replace").splitlines() if line.startswith("{")]
@@ -53,11 +53,12 @@ def _is_of(entry: dict[str, Any], number: int) -> bool:
 
 
 def _check_names(paths: list[str], note: str, spark_batch: int) -> None:
-    """Of several files, Spark reads all once more for each whose name looks like a pattern (SPARK-58518)."""
+    """Where a batch has several files, Spark reads all again for each whose name looks like a pattern (SPARK-58518)."""
     for path in paths if len(paths) > 1 else ():
         name = unquote(path.rsplit("/", 1)[-1])
         if looks_like_pattern(name):
-            # Spark has settled which files the batch has, and would read the others twice even with this one gone.
+            # Spark has already fixed the files of the batch, and would read the others twice even if this one were
+            # removed.
             offsets = f"{note.rsplit('/sources/', 1)[0]}/offsets/{spark_batch}"
             undo = f"Rename it, delete '{note}' and '{offsets}', where Spark has noted the batch, and start again"
             raise PipelineFailed(

@@ -1,4 +1,4 @@
-"""What happened, read out of what Spark raises: a short sentence instead of pages of calls."""
+"""The cause of an error that Spark raises: a short sentence instead of pages of stack trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CALL = re.compile(r"\s*(at |\.\.\. \d+ more|File \")")
 
 
 def first_cause(text: str) -> str:
-    """What a person should read of a failure of Spark's."""
+    """The first cause in an error of Spark's, for people to read."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _CALL.match(line)]
     if any("No space left on device" in line for line in lines):
         return "the disk is full: No space left on device. Nothing of this batch counts; make room and start again"

@@ -1,8 +1,8 @@
-"""How the queries of a directory change: from Python, by the command, or by a file in the inbox, always as here.
+"""How the queries of a directory change: the one way for Python, the command and files in the inbox.
 
-A change is asked for by a ticket in the inbox, checked against what will be in force once everything before it has
-been taken up. The running pipeline takes it up with the next batch and checks it again, against what is in force then.
-Nothing here needs Spark, so that the command starts fast.
+A change is requested by a ticket in the inbox, checked against what will be in force once all earlier tickets are
+applied. The running pipeline applies it with the next batch and checks it again, against what is in force then. Nothing
+here needs Spark, so that the command starts fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ONE_AT_A_TIME = "a change adds one query, by the name it has in its CREATE QUER
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A change that was asked for: under which name it waits in the inbox, what it is, and the query it is about."""
+    """A requested change: its ticket in the inbox, its kind, and the query it is about."""
 
     ticket: str
     action: str
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The queries of a text, each with its statement, and the plan of all that is in force with them."""
+    """The queries of a text, each with its statement, and the plan of everything in force together with them."""
 
     statements: tuple[sql.Statement, ...]
     plan: Plan
@@ -49,7 +49,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The way to change what runs in a directory: through its inbox, which the next batch empties.
+    """Changes what runs in a directory, through its inbox, which the next batch empties.
 
     `compiled` makes and tries the plan of a script, `current` says what is in force.
     """
@@ -61,7 +61,7 @@ class Changes:
 
     @classmethod
     def of(cls, place: str, functions: Mapping[str, Function] | None = None) -> Changes:
-        """For whoever only knows where the directory is."""
+        """The changes of a directory, given only its location."""
         directory = Directory.at(place)
         if not directory.exists():
             raise ScriptError(
@@ -76,7 +76,8 @@ class Changes:
 
     def expected(self) -> InForce:
         """What will be in force once the inbox is empty."""
-        # In this order a batch that comes between makes a change count twice, which changes nothing, and never not.
+        # Read in this order, a change that a batch applies in between counts twice, which is harmless, and is never
+        # missed.
         waiting = self.registry.waiting()
         found = self.current()
         for _, entry in waiting:
@@ -88,14 +89,14 @@ class Changes:
         return last.batch if last else 0
 
     def add(self, text: str, file: str | None = None) -> list[Asked]:
-        """Asks for the queries of a text, once all are known to be good. Raises all errors, at their places in it."""
+        """Requests the queries of a text, if all are valid. Raises all errors, each with its place in the text."""
         added = self.check(self.expected(), text, file=file)
         return [self._ask("add", one.name, one.text) for one in added.statements]
 
     def add_one(
         self, name: str, text: str, *, to_files: bool = True, before: Callable[[str], None] = lambda _: None
     ) -> Asked:
-        """Asks for the one query of a text; `before` gets its ticket before any batch can take the change up."""
+        """Requests the one query of a text; `before` gets its ticket before any batch can apply the change."""
         added = self.check(self.expected(), text, only=name, elsewhere=() if to_files else (name,))
         ticket = self.registry.ticket()
         before(ticket)
@@ -105,7 +106,7 @@ class Changes:
         return self._ask("drop", self.known(self.expected(), name))
 
     def outcome(self, asked: Asked) -> str:
-        """What became of it, in words; waits for a running pipeline to take it up."""
+        """The outcome in words; waits for a running pipeline to apply the change."""
         while self.registry.is_waiting(asked.ticket):
             if not self.directory.is_running():
                 return "waits; it takes effect when the pipeline is started next"
@@ -136,7 +137,7 @@ class Changes:
         elsewhere: Collection[str] = (),
         file: str | None = None,
     ) -> Added:
-        """What a text adds to what is in force. Raises all that is wrong with it.
+        """What a text adds to what is in force. Raises all its errors.
 
         `only` is the one query it may hold, and `elsewhere` are those whose rows go to no files.
         """
@@ -175,13 +176,13 @@ class Changes:
         return Asked(self.registry.ask(action, query, text, ticket=ticket), action, query)
 
     def _batch_of(self, asked: Asked) -> int:
-        """With which batch a change took effect: the last of its kind, for the same query."""
+        """The batch with which a change took effect: that of the last change of its kind for the same query."""
         entries = map(self.registry.entry, range(self.registry.count(), 0, -1))
         return next(one.batch for one in entries if (one.action, one.query) == (asked.action, asked.query))
 
 
 def tried(text: str, *, functions: Mapping[str, Function]) -> Plan:
-    """The plan of a script, if the engine can evaluate all it asks for."""
+    """The plan of a script, if the engine can evaluate all its expressions."""
     plan = compile_script(text, functions=functions)
     try_out(plan, functions)
     return plan
@@ -201,7 +202,7 @@ def _not_a_query(found: str, where: Where, file: str | None) -> ScriptError:
 
 
 def _placed(errors: Iterable[ScriptError], skipped: int) -> Iterator[ScriptError]:
-    """Errors with their lines counted after those of what is in force."""
+    """Errors with lines counted within the added text, without the lines of what is in force."""
     for error in errors:
         line = error.where.line - skipped
         if not error.where.line:

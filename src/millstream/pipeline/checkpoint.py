@@ -1,12 +1,12 @@
-"""Spark's checkpoint, as far as ours depends on it: which rows it has given, and which it will give next.
+"""Spark's checkpoint, as far as recovery depends on it: which rows Spark has delivered, and which come next.
 
-spark/offsets/<n>       where batch n ends, noted before it begins
+spark/offsets/<n>       where batch n ends, written before it begins
 spark/commits/<n>       batch n is done
-spark/sources/<i>/<n>   the files a source found in its n-th look; every tenth, <n>.compact, holds all before it too
+spark/sources/<i>/<n>   the files a source found in its n-th listing; every tenth, <n>.compact, holds all before it too
 
-A manifest notes what Spark had noted when it was committed. At a start both are compared: what Spark has lost of its
-notes is restored where the manifests hold it, what it has beyond the manifest is taken back, so that it gives those
-rows again, and where it would lose or double rows nothing is started.
+A manifest records the state of Spark's logs at its commit. At a start both are compared. Log files that Spark has lost
+are restored where the manifests hold them. Entries beyond the manifest are removed, so that Spark delivers those rows
+again. If Spark would lose or duplicate rows, the start is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LOG = re.compile(r"(\d+)(\.compact)?")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What Spark has noted of its last batch: the text of its offsets, and a checksum of each note of its sources.
+    """Spark's log entries of its last batch: the text of its offsets, and a checksum of each source's log file.
 
-    `to_sync` are the local files and folders where it did.
+    `to_sync` are the local files and folders that hold them.
     """
 
     offsets: str
@@ -41,13 +41,13 @@ class Marks:
 
 
 class Checkpoint:
-    """The folder Spark keeps its notes in."""
+    """The folder of Spark's checkpoint."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def marks(self, before: Manifest, spark_batch: int) -> Marks:
-        """Of a batch about to be committed."""
+        """The marks of a batch about to be committed."""
         if spark_batch == before.spark_batch:
             return Marks(before.offsets, before.sources)
         try:
@@ -75,7 +75,7 @@ class Checkpoint:
         return Marks(offsets, sources, tuple(paths) if self._files.is_local else ())
 
     def reconcile(self, kept: Sequence[Manifest], tell: Callable[[str], None]) -> None:
-        """Makes Spark go on right behind the newest of these manifests. Raises ScriptError where it cannot."""
+        """Makes Spark resume right after the newest of these manifests. Raises ScriptError where it cannot."""
         last = kept[0] if kept else Manifest()
         if not kept and self._numbered("commits"):
             raise self._error(
@@ -90,12 +90,12 @@ class Checkpoint:
         self._mend_commits(tell)
 
     def _check_sources(self, last: Manifest) -> None:
-        """A note that is lost would make Spark read files a second time."""
+        """Refuses a lost or changed source log, with which Spark would read files a second time."""
         for name, crc in last.sources.items():
             source, _, number = name.partition("/")
             newest = max((int(one[1]) for one in self._logs(source) if one[2]), default=-1)
             if newest > int(number.partition(".")[0]) and self._is_log(source, newest):
-                continue  # Spark reads that one, and may have deleted those before it
+                continue  # Spark reads the newer one, and may have deleted those before it
             path = f"sources/{name}"
             found = self._files.size(path)
             if found is None or zlib.crc32(self._files.read(path)) != crc:
@@ -107,7 +107,7 @@ class Checkpoint:
                 )
 
     def _mend_metadata(self, tell: Callable[[str], None]) -> None:
-        """Only a random id; without it Spark does not resume from the checkpoint."""
+        """Restores `metadata`, which holds only a random id; without it Spark does not resume from the checkpoint."""
         there = self._files.size("metadata") is not None
         if there and "id" in _json(self._files.read("metadata")):
             return
@@ -118,7 +118,7 @@ class Checkpoint:
             tell(f"{self._files.path('metadata')} was lost or damaged; it is made anew")
 
     def _take_back(self, last: Manifest, tell: Callable[[str], None]) -> None:
-        """Spark forgets batches that are not in the manifest; the first of them it plans as it did."""
+        """Removes batches that are not in the manifest from Spark's logs; the first of them keeps its offsets."""
         commits = [number for number in self._numbered("commits") if number > last.spark_batch]
         offsets = [number for number in self._numbered("offsets") if number > last.spark_batch + 1]
         for folder, numbers in (("commits", commits), ("offsets", offsets)):
@@ -134,7 +134,7 @@ class Checkpoint:
             unsure = sorted(int(one[1]) for one in self._logs(source) if int(one[1]) > looks.get(source, -1))
             cut = next((number for number in unsure if not self._is_log(source, number)), None)
             if cut is not None:
-                # What was found in looks that no batch has used will be found again.
+                # Files of listings that no batch has used will be found again.
                 for number in (number for number in unsure if number >= cut):
                     set_aside(self._files, f"sources/{self._log(source, number)}")
                 self._delete("offsets", last.spark_batch + 1)
@@ -143,7 +143,7 @@ class Checkpoint:
     def _mend_offsets(self, last: Manifest, kept: Sequence[Manifest], tell: Callable[[str], None]) -> None:
         known = {one.spark_batch: one.offsets for one in reversed(kept) if one.spark_batch >= 0}
         if last.spark_batch > 0:
-            # Spark wants to see two batches, though it uses the last alone.
+            # Spark needs two batches to be there, though it uses only the last.
             known.setdefault(last.spark_batch - 1, "")
         for number in sorted(number for number in known if number >= last.spark_batch - 1):
             name, text = f"offsets/{number}", known[number]
@@ -162,7 +162,9 @@ class Checkpoint:
             tell(f"{self._files.path(planned)} makes no sense; it is set aside, and Spark plans that batch anew")
 
     def _mend_commits(self, tell: Callable[[str], None]) -> None:
-        """A batch that Spark does not know to be done comes again, and is known by its number to be in."""
+        """Sets damaged commit files aside. Spark then repeats the batch, which is recognised by its number as
+        committed.
+        """
         for number in sorted(self._numbered("commits"), reverse=True):
             if _is_note(self._files.read(f"commits/{number}")):
                 return
@@ -176,7 +178,7 @@ class Checkpoint:
         return filter(None, map(_LOG.fullmatch, self._files.names(f"sources/{source}")))
 
     def _log(self, source: str, number: int) -> str | None:
-        """The name of a source's note; sources other than files have none."""
+        """The name of a source's log file; sources other than files have none."""
         names = (f"{source}/{number}", f"{source}/{number}.compact")
         return next((name for name in names if self._files.size(f"sources/{name}") is not None), None)
 
@@ -186,7 +188,7 @@ class Checkpoint:
         return bool(_VERSION.fullmatch(version)) and all("path" in _json(line.encode()) for line in lines)
 
     def _delete(self, folder: str, number: int) -> None:
-        """With the checksum some of Hadoop's file systems lay beside a file."""
+        """Deletes a file with the checksum file that some of Hadoop's file systems write beside it."""
         self._files.delete(f"{folder}/{number}")
         self._files.delete(f"{folder}/.{number}.crc")
 
@@ -196,7 +198,7 @@ class Checkpoint:
 
 
 def refused(checkpoint: str, said: str) -> ScriptError | None:
-    """What Spark says when it cannot read its own notes, in words; None where it speaks of something else."""
+    """An error for Spark's failure to read its own logs; None for any other failure."""
     path = checkpoint.rpartition("://")[2]
     first = next((line.strip() for line in said.splitlines() if path in line), None)
     if first is None:
@@ -215,7 +217,7 @@ def _numbers(names: Iterable[str], source: str) -> list[int]:
 
 
 def _looks(offsets: str) -> dict[str, int]:
-    """How many looks of each source are in, by Spark's text of the offsets; only sources of files say so."""
+    """The number of each source's last committed listing, by Spark's offsets; only file sources have one."""
     found = {}
     for source, line in enumerate(offsets.splitlines()[2:]):
         last = _json(line.encode()).get("logOffset")
@@ -225,13 +227,13 @@ def _looks(offsets: str) -> dict[str, int]:
 
 
 def _is_note(content: bytes) -> bool:
-    """Whether it reads as Spark writes: a version, then an object a line, or a dash where a source has none."""
+    """Whether it has Spark's log format: a version, then a JSON object a line, or a dash where a source has none."""
     version, *lines = _lines(content)
     return bool(_VERSION.fullmatch(version) and lines) and all(line == "-" or _reads(line) for line in lines)
 
 
 def _lines(content: bytes) -> list[str]:
-    """At least one; Spark reads nothing that is not UTF-8."""
+    """At least one line; what is not UTF-8 is no line, since Spark could not read it."""
     try:
         return content.decode().splitlines() or [""]
     except UnicodeDecodeError:
@@ -247,7 +249,7 @@ def _reads(line: str) -> bool:
 
 
 def _json(content: bytes) -> dict[str, Any]:
-    """An object, empty where there is none."""
+    """A JSON object, empty where the content is none."""
     try:
         found = json.loads(content)
     except ValueError:

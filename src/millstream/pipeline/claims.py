@@ -1,6 +1,6 @@
-"""Whose results a folder holds.
+"""Which pipeline owns a folder of results.
 
-Batches are counted anew in every directory, so two pipelines that wrote to one path would overwrite or mix their
+Every directory numbers its batches from 1, so two pipelines that wrote to one path would overwrite or mix their
 batches. A folder outside the directory is therefore marked with the pipeline that writes to it, and no other may.
 """
 
@@ -21,12 +21,12 @@ from millstream.pipeline.locations import is_address
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.sinks import folder_of
 
-# Readers of a folder skip names that begin like this, or look for names that end in their format.
+# Readers of a folder skip names with this prefix, or select names by the suffix of their format.
 MARK = "_millstream.mark"
 
 
 def can_be_claimed(folder: str) -> bool:
-    """Spark knows file systems that Arrow does not."""
+    """Whether Arrow can reach the folder: Spark knows file systems that Arrow does not."""
     try:
         Files.at(folder)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
@@ -97,10 +97,10 @@ def claim(folder: str, owner: str, place: str) -> None:
 
 
 def _real(place: str) -> str:
-    """The same place may be reached by several paths."""
+    """The resolved path, since several paths may lead to the same folder."""
     return place if is_address(place) else os.path.realpath(place)
 
 
 def _lives(owner: str, place: str) -> bool:
-    """Whether the pipeline is still there: if not, its directory was moved and not copied."""
+    """Whether the pipeline's directory is still there: if not, it was moved and not copied."""
     return Registry(Files.at(place).below("registry")).in_force().owner == owner

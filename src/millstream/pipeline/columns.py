@@ -22,6 +22,6 @@ def _type_text(kind: spark_types.DataType) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Also where a plain name is a word of the language."""
+    """A quoted name, so that it may also be a keyword."""
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

@@ -1,4 +1,4 @@
-"""What runs now and how it changes: statements from the registry and the inbox become the plan of the next batch."""
+"""What runs and how it changes: statements from the registry and the inbox become the plan of the next batch."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Control:
         return compile_script(text, functions=self.functions, settings=self.settings, calibration=self.calibration)
 
     def tried(self, text: str) -> Plan:
-        """The plan of statements that are not yet in force, if the engine can evaluate all they ask for."""
+        """The plan of statements that are not yet in force, if the engine can evaluate all their expressions."""
         plan = self.compile(text)
         try_out(plan, self.functions)
         return plan
 
     def check(self, script: str) -> Script:
-        """What the script declares, if it can go on with what is here already."""
+        """What the script declares, if it fits what the directory already holds."""
         declared = self.tried(script).script
         if self.in_force.script:
             before = self.compile(";\n".join(self.in_force.declarations)).script
@@ -79,7 +79,7 @@ class Control:
         return declared
 
     def begin(self, script: str, batch: int) -> None:
-        """A script from its start, or an edited one: what differs from before takes effect with this batch."""
+        """Begins or resumes with a script: what differs from before takes effect with this batch."""
         if self.in_force.script != script:
             entry = Entry("script", batch=batch, text=script, base=self.base, owner=self._owner)
             self._use(self._planned(self.in_force.after(entry).text()), self.callbacks)
@@ -91,7 +91,7 @@ class Control:
             self.tell(f"query {name} was stopped and stays so until it is added again or changed: {error}")
 
     def resume(self) -> bool:
-        """What was in force with the last batch, for what is left to do of it; whether it can still be compiled."""
+        """Restores what was in force with the last batch, to finish publishing it; whether it still compiles."""
         try:
             self._use(self._planned(self.in_force.text()), self.callbacks)
         except MillstreamError as error:
@@ -100,7 +100,7 @@ class Control:
         return True
 
     def change(self, batch: int) -> bool:
-        """Takes what waits in the inbox into force with this batch; whether there was anything."""
+        """Applies the changes in the inbox with this batch; returns whether there were any."""
         changed = False
         for ticket, asked in self.registry.waiting(self.tell):
             try:
@@ -114,17 +114,17 @@ class Control:
         return changed
 
     def ask_for(self, name: str, statement: str, callback: Callback | None) -> None:
-        """A query from the next batch on. Raises what is wrong with it."""
+        """Requests a query from the next batch on. Raises its errors."""
 
         def register(ticket: str) -> None:
             if callback is not None:
                 self.coming[ticket] = callback
 
-        # A batch may take the query up as soon as it is asked for: its callback must be known by then.
+        # A batch may apply the change as soon as it is requested: the callback must be known by then.
         self.changes.add_one(name, statement, to_files=callback is None, before=register)
 
     def fail(self, query: str, error: str, batch: int) -> None:
-        """Stops a query for good and remembers why."""
+        """Stops a query for good and records why."""
         self._apply(Entry("fail", batch=batch, query=query, error=error))
 
     def since(self) -> dict[str, int]:
@@ -155,7 +155,7 @@ class Control:
         else:
             entry = replace(entry, query=self.changes.known(self.in_force, entry.query))
             plan = self.compile(self.in_force.after(entry).text())
-        # A callback comes and goes with its query: it is not for one that may come under the same name.
+        # A callback belongs to one query: a later query of the same name does not get it.
         callbacks = {name: call for name, call in self.callbacks.items() if name != entry.query}
         if callback is not None:
             callbacks[entry.query] = callback
@@ -200,7 +200,7 @@ class Control:
 
 
 def check_same_streams(before: tuple[Stream, ...], after: tuple[Stream, ...], place: str, base: str) -> None:
-    """Streams are what state and offsets are about: they stay as they were when a directory was begun."""
+    """Refuses changed streams: state and offsets depend on them, so they are fixed for a directory's life."""
     known, given = ({stream.name: _what_stays(stream, base) for stream in streams} for streams in (before, after))
     for name in known | given:
         if known.get(name) != given.get(name):

@@ -1,16 +1,16 @@
-"""A pipeline's directory: what lies where, and whose it is while a pipeline runs.
+"""A pipeline's directory: its layout, and the lock of the running pipeline.
 
-registry/   statements in the order they took effect; registry/inbox/ those that wait for the next batch;
+registry/   statements in the order they took effect; registry/inbox/ changes that wait for the next batch;
             registry/copies/ the same again
 manifest/   one file per committed batch, the last few
 segments/   state
 results/    a folder per query, unless it has a path of its own
-outbox/     a folder per query whose sink is not a folder of Parquet files: what the sink has still to take
-late/       a folder per stream: rows that came too late, have no time or do not parse
+outbox/     a folder per query whose sink is not a folder of Parquet files: rows the sink has not yet written
+late/       a folder per stream: late rows: too old, too far in the future, without a time or not parsed
 spark/      Spark's own checkpoint
 lock        held by the running pipeline
 
-Files of any other name are somebody else's: they are neither read nor deleted.
+Files with other names are neither read nor deleted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Directory:
         return cls(files.root if files.is_local else str(location), files)
 
     def make(self) -> None:
-        """The folders, where they are missing."""
+        """Creates the folders that are missing."""
         try:
             for folder in FOLDERS:
                 self.files.make(folder)
@@ -67,17 +67,17 @@ class Directory:
             ) from None
 
     def exists(self) -> bool:
-        """Whether a pipeline has ever been here."""
+        """Whether a pipeline was ever started here."""
         return bool(Registry(self.files.below("registry")).count())
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark keeps its own notes."""
+        """Spark's own checkpoint."""
         return f"{self.location}/spark"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time."""
+        """Holds the lock: one process at a time."""
         with self._lock().held() as held:
             self._held = held
             try:
@@ -86,17 +86,17 @@ class Directory:
                 self._held = None
 
     def check_ours(self) -> None:
-        """Before anything counts: raises ScriptError where another run has taken the directory over."""
+        """Called before a commit: raises ScriptError where another run has taken over the directory."""
         if self._held is None:
             raise RuntimeError("the directory is not locked")
         self._held.check()
 
     def in_use(self) -> ScriptError:
-        """What to say to a second pipeline."""
+        """The error for a second pipeline."""
         return in_use(self._lock().owner(), self.location)
 
     def is_running(self) -> bool:
-        """Whether some process holds the lock. To look refuses nobody a start."""
+        """Whether some process holds the lock. The check does not keep a pipeline from starting."""
         return self._lock().is_taken()
 
     def _lock(self) -> Lock | Lease:

@@ -1,6 +1,6 @@
-"""What a commit relies on is on the disk before the manifest: slots see to their files, the driver to the folders.
+"""Durability: what a commit relies on is on disk before the manifest. Slots sync their files, the driver the folders.
 
-Only local disks are told; object stores and HDFS keep what they have taken.
+Only local disks need this; object stores and HDFS are durable by themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from millstream.pipeline.manifest import StagedFile
 
 
 def sync_slot(segments: Files, mark: str, chains: Iterable[ChainManifest], begun: Iterable[Future[None]]) -> None:
-    """The files a slot has written in a batch: those of its segments that begin with `mark`, and what has `begun`."""
+    """Syncs the files a slot has written in a batch: segments whose names begin with `mark`; waits for syncs that have
+    `begun`.
+    """
     if segments.is_local:
         sync_paths(segments.path(name) for chain in chains for name in chain_files(chain) if name.startswith(mark))
     for one in begun:
@@ -23,19 +25,19 @@ def sync_slot(segments: Files, mark: str, chains: Iterable[ChainManifest], begun
 
 
 class Folders:
-    """The folders of results: what is new or renamed in them is on the disk before the next manifest."""
+    """The folders of results: new and renamed files in them are on disk before the next manifest."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
         self._renamed: set[str] = set()
 
     def renamed(self, outputs: Iterable[StagedFile]) -> None:
-        """Results have been published. Until the next commit a start would publish them again."""
+        """Notes the folders of published results. A restart before the next commit would publish them again."""
         finals = (final.folder for output in outputs for final in output.finals)
         self._renamed |= {folder for folder in finals if is_local(folder)}
 
     def to_sync(self, outputs: Iterable[StagedFile]) -> list[str]:
-        """Before a commit: also the folders above those that are new."""
+        """What to sync before a commit: folders with new files, and the parents of new folders."""
         found = {output.folder for output in outputs if is_local(output.folder)}
         new = {parent for folder in found - self._known for parent in above(folder)}
         self._known |= found

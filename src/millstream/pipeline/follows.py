@@ -1,7 +1,7 @@
-"""The last look before a commit: what a manifest names must follow from the one before.
+"""The last check before a commit: a manifest must follow from the one before.
 
-A slot that reports too little would wipe its state, silently and for good. Every number here is counted by the slots as
-they work, so a report that left something out does not add up.
+A slot that reports too little would lose its state, silently and for good. Slots count every number here as they work,
+so an incomplete report does not add up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.plan.nodes import Signature
 
 
 def check_follows(before: Manifest, after: Manifest, chains: Iterable[Signature]) -> None:
-    """Refuses a manifest that cannot be what the batch has made of the one before."""
+    """Refuses a manifest that cannot be the result of a batch on the one before."""
     running = set(chains)
     if after.batch != before.batch + 1 or after.pipeline != before.pipeline:
         raise _broken(after, f"it follows batch {before.batch}")
@@ -32,7 +32,7 @@ def check_follows(before: Manifest, after: Manifest, chains: Iterable[Signature]
 
 
 def _wrong(before: ChainManifest, after: ChainManifest, batch: int) -> str:
-    """Why a chain cannot have come from what it was; empty where it can."""
+    """Why a chain cannot follow from its state before; empty where it can."""
     counts = {"segments": "numbered", "rows taken in": "taken", "rows expired": "expired"}
     for what, name in counts.items():
         if getattr(after, name) < getattr(before, name):

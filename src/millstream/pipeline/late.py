@@ -9,11 +9,11 @@ import pyarrow as pa
 from millstream.engine.judge import Late
 
 REASON, CHAIN, TEXT = "_reason", "_chain", "_text"
-"""What late rows are told with; a stream that has such a column itself gets one more _ before it."""
+"""The columns added to late rows; where a stream has a column of that name, another _ is prefixed."""
 
 
 def told(late: Late) -> pa.RecordBatch:
-    """The rows with what there is to say of them."""
+    """The rows with the reason, the chains and the text that did not parse as columns."""
     rows, count = late.rows, late.rows.num_rows
     columns = {
         REASON: pa.array([late.reason] * count, pa.string()),
@@ -29,7 +29,7 @@ def told(late: Late) -> pa.RecordBatch:
 
 
 def counts(late: Iterable[Late]) -> dict[str, int]:
-    """How many rows of each stream."""
+    """The number of late rows of each stream."""
     counted: dict[str, int] = {}
     for part in late:
         counted[part.stream] = counted.get(part.stream, 0) + part.rows.num_rows

@@ -1,7 +1,7 @@
 """The columns in which all streams travel together.
 
-Streams share columns by type: the first INT of every stream is one column, the second another. So a hundred streams are
-as wide as the widest of them, and no row carries a place for every other stream.
+Streams share columns by type: the first INT of every stream is one column, the second another. So a hundred streams
+together need about as many columns as the widest of them, not columns for each stream.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ STREAM, BAD = "stream", "bad"
 
 
 def in_order(streams: Iterable[Stream]) -> tuple[Stream, ...]:
-    """Streams as they are numbered, whatever the order they are declared in: Spark knows its sources by number."""
+    """Streams in the order of their numbers, independent of the order of declaration: Spark identifies sources by
+    number.
+    """
     return tuple(sorted(streams, key=lambda stream: stream.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`columns` are the shared ones with their types; `places` says for each stream in which of them its own lie."""
+    """`columns` are the shared columns with their types; `places` maps each stream's columns to them."""
 
     streams: tuple[Stream, ...]
     columns: tuple[tuple[str, str], ...]
@@ -48,7 +50,7 @@ class Layout:
         return cls(ordered, tuple((name, kind) for (kind, _), name in names.items()), tuple(places))
 
     def place(self, stream: int, column: str) -> str:
-        """The shared column in which a stream's column lies."""
+        """The shared column that holds a stream's column."""
         names = [one.name for one in self.streams[stream].columns]
         return self.places[stream][names.index(column)]
 

@@ -1,10 +1,10 @@
 """Who may write to a directory, so that two runs never do.
 
-On a local disk the system holds a lock for a process and lets go of it however the process ends. Object stores and HDFS
-know no such lock: there the owner writes its name into an object and renews it while it runs. Another run takes it over
-only when it has not been renewed for a while, by the clock of the store. No store is asked to write only if nobody else
-has: two runs that start at the same moment may both believe for a moment that they are the owner. Each looks again
-before every commit, and the one that is not stops.
+On a local disk the operating system holds a file lock for a process and releases it however the process ends. Object
+stores and HDFS have no such lock: there the owner writes a lease object and renews it while it runs. Another run takes
+the lease over only when it has not been renewed for a while, by the clock of the store. Conditional writes are not
+used: two runs that start at the same moment may both believe for a moment that they are the owner. Each checks the
+lease again before every commit, and the one that is not the owner stops.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _PAUSE = 0.01
 
 
 class Held(Protocol):
-    """A directory that is ours."""
+    """A directory held by this run."""
 
     def check(self) -> None:
-        """Raises ScriptError where it is no longer."""
+        """Raises ScriptError where this run no longer holds it."""
 
 
 class Lock:
@@ -56,7 +56,7 @@ class Lock:
                 self._file.close()
 
     def check(self) -> None:
-        """A lock file that somebody has deleted is no obstacle to a second run: then it is made anew, and ours."""
+        """A deleted lock file would not stop a second run: if it is gone, it is created and locked again."""
         if self._file is None:
             raise RuntimeError("the lock is not held")
         mine = os.fstat(self._file.fileno())
@@ -70,7 +70,7 @@ class Lock:
             old.close()
 
     def _take(self) -> None:
-        """Whoever only looks whether it is held has it for an instant, so a refusal is not the last word."""
+        """Tries several times, since a process that only checks the lock holds it for an instant."""
         try:
             file = self._path.open("a+")
         except OSError as error:
@@ -116,7 +116,7 @@ def _owner(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the owner writes: a random id, a description of the owner, and the time in seconds since 1970."""
+    """The content of a lease: a random id, a description of the owner, and the time in seconds since 1970."""
 
     owner: str
     who: str
@@ -147,7 +147,7 @@ class Lease:
         if self._is_alive():
             raise in_use(self.owner(), self._files.root)
         self.renew()
-        # Somebody who looked before this was written may write now; the last to write is the owner.
+        # A run that checked before this write may write now; the last to write is the owner.
         self._done.wait(self._settle)
         if not self._is_mine():
             raise in_use(self.owner(), self._files.root)
@@ -157,13 +157,13 @@ class Lease:
         self._files.write(LOCK, sealed(asdict(claim)))
 
     def leave(self) -> None:
-        """Free at once, unless it has become somebody else's."""
+        """Frees the lease at once, unless another run owns it by now."""
         if self._is_mine():
             self._files.delete(LOCK)
 
     def check(self) -> None:
         if self._claim() is None:
-            self.renew()  # somebody has deleted or damaged it, and nobody else has claimed it
+            self.renew()  # the lease was deleted or damaged, and no other run has claimed it
         if not self._is_mine():
             raise ScriptError(
                 f"another run has taken over this directory ({self.owner()})",
@@ -173,7 +173,7 @@ class Lease:
             )
 
     def is_taken(self) -> bool:
-        """By the clock of this machine: whoever only looks writes nothing."""
+        """Whether the lease is held, by the clock of this machine, so that a check writes nothing."""
         claim = self._claim()
         return claim is not None and time.time() - claim.time < self._expire
 
@@ -186,7 +186,7 @@ class Lease:
             try:
                 claim = self._claim()
                 if claim is not None and claim.owner != self._me:
-                    return  # the next commit says so
+                    return  # the next commit raises the error
                 self.renew()
             except OSError:
                 continue  # a store that does not answer now may do so before the lease is over
@@ -196,7 +196,7 @@ class Lease:
         return claim is not None and claim.owner == self._me
 
     def _is_alive(self) -> bool:
-        """Whether somebody has renewed it lately, by the store's own clock where it has one."""
+        """Whether the lease was renewed lately, by the store's own clock where it has one."""
         if not self._files.has(LOCK):
             return False
         written = self._files.modified(LOCK)
@@ -209,7 +209,7 @@ class Lease:
         return self.is_taken()
 
     def _claim(self) -> Claim | None:
-        """None where there is none, or none that can be read; it may be about to be written again."""
+        """The current lease; None where there is none or it cannot be read, perhaps because it is being rewritten."""
         for left in reversed(range(_LOOKS)):
             try:
                 return read_sealed(self._files, LOCK, lambda saved: Claim(**saved))
@@ -220,7 +220,7 @@ class Lease:
 
 
 def in_use(who: str, place: str) -> ScriptError:
-    """What to say to a second pipeline."""
+    """The error for a second pipeline."""
     return ScriptError(
         f"a pipeline is running here ({who})",
         "a directory belongs to one running pipeline",

@@ -1,6 +1,6 @@
-"""Where the paths of a script lead.
+"""How the paths of a script are resolved.
 
-A relative path counts from the folder in which a directory was begun, whoever starts the pipeline again and from where.
+A relative path counts from the folder in which the directory was first started, wherever the pipeline is started again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def located(options: Options, base: str) -> Options:
 
 
 def is_read(folder: str, options: Options) -> bool:
-    """Whether a stream with these options, whose path is absolute, takes up the files of a folder."""
+    """Whether a stream with these options, whose path is absolute, reads the files of a folder."""
     read = {name.lower(): value for name, value in options}.get("path", "").rstrip("/")
     at_or_above = [folder.rstrip("/"), *map(str, Path(folder).parents)]
     return bool(read) and (read in at_or_above or any(fnmatchcase(place, read) for place in at_or_above))
 
 
 def check_apart(stream: str, options: Options, directory: str) -> None:
-    """A pipeline must not take its own files for rows."""
+    """Refuses a stream that would read the pipeline's own files."""
     if is_read(directory, options):
         raise ScriptError(
             f"the pipeline's directory '{directory}' lies where stream {stream} reads",
@@ -66,6 +66,7 @@ def literal(options: Options) -> Options:
                     "Rename the folder.",
                 )
             rest = tuple(option for option in options if option[0].lower() not in ("path", "recursivefilelookup"))
-            # Spark lists a file once for each file of a batch whose path looks like a pattern, unless it looks deeper.
+            # Spark lists a file once for each file of a batch whose path looks like a pattern, unless lookup is
+            # recursive.
             return (*rest, ("path", _GLOB.sub(r"\\\g<0>", path)), ("recursiveFileLookup", "true"))
     return options

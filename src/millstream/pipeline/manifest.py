@@ -1,7 +1,7 @@
-"""The manifest of a batch: everything a later batch, or a later process, needs to go on from it.
+"""The manifest of a batch: everything a later batch or process needs to resume from it.
 
-A batch has happened if and only if its manifest exists. Manifests are written atomically and never changed. The last
-few are kept, with everything they name, so that one that is damaged is not the end.
+A batch is committed if and only if its manifest exists. Manifests are written atomically and never changed. The last
+few are kept, with everything they name, so that a run can resume from an older one if one is damaged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(\d{12,})\.json")
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """Where a result file is seen: in the folder of a query, under a name."""
+    """Where a result file is published: the folder of a query, and a name."""
 
     query: str
     folder: str
@@ -36,9 +36,9 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A result file: where a slot wrote it, and where it is seen once the batch is committed.
+    """A result file: where a slot wrote it, and where it is published once the batch is committed.
 
-    One file may be seen by several queries. A `shared` one has one place, which all its queries' manifests name.
+    One file may be published for several queries. A `shared` file has one place, which all its queries' manifests name.
     `size` is its length in bytes.
     """
 
@@ -56,7 +56,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SlotManifest:
-    """A slot's chains, and the token of the run that left them so."""
+    """A slot's chains, and a token that identifies this state of them."""
 
     token: str
     chains: Mapping[Signature, ChainManifest]
@@ -66,13 +66,13 @@ class SlotManifest:
 class Manifest:
     """`pipeline` is a random id for the life of a directory, so that files of two never have the same name.
 
-    `spark_batch` is the last of Spark's batches that is in, `statements` how much of the registry is in force.
+    `spark_batch` is the last of Spark's batches that is committed, `statements` how many registry entries are in force.
 
-    `greatest` is the greatest event time of each stream, `watermarks` how far time has come for each chain, `codings`
-    how its keys are coded. `arrived` says when (microseconds) batches came whose units still wait.
+    `greatest` is the greatest event time of each stream, `watermarks` the watermark of each chain, `codings` how its
+    keys are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held rows.
 
-    `registry` is a checksum of the statements in force. `offsets` is what Spark noted of where `spark_batch` ends, and
-    `sources` the checksums of its notes of the files it has read: without them rows would be lost or come twice.
+    `registry` is a checksum of the statements in force. `offsets` is Spark's record of where `spark_batch` ends, and
+    `sources` the checksums of its logs of files read: without them rows would be lost or come twice.
     """
 
     batch: int = 0
@@ -92,11 +92,11 @@ class Manifest:
 
     @property
     def deferred(self) -> int:
-        """How many units wait."""
+        """The number of deferred units."""
         return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
 
     def segment_files(self) -> dict[str, Stamp]:
-        """Every file in `segments/` this batch needs, and what it is known by."""
+        """Every file in `segments/` that this batch needs, with its stamp."""
         chains = (chain for slot in self.slots.values() for chain in slot.chains.values())
         return {name: stamp for chain in chains for name, stamp in chain_files(chain).items()}
 
@@ -150,9 +150,10 @@ def _slot_from_json(saved: dict[str, Any]) -> SlotManifest:
 
 
 def commit(files: Files, manifest: Manifest, *, sync: bool = True) -> None:
-    """From here on the batch has happened. Manifests that nobody needs any more go.
+    """Commits the batch, and deletes the manifest that is no longer kept.
 
-    Raises ScriptError where it has happened already: then this run has slept while another one came and went.
+    Raises ScriptError where the batch is committed already: then another run came and went while this one was
+    suspended.
     """
     if files.has(name_of(manifest.batch)):
         raise ScriptError(
@@ -166,13 +167,15 @@ def commit(files: Files, manifest: Manifest, *, sync: bool = True) -> None:
 
 
 def note_published(files: Files, batch: int) -> None:
-    """All results of a batch are where they are seen. Where that is not noted a later start looks itself."""
+    """Notes that all results of a batch are published. Without the note, a later start checks the files."""
     if files.is_local:
         files.write(_PUBLISHED, str(batch).encode(), sync=False)
 
 
 def published(files: Files) -> int:
-    """The last batch known to be published; on object stores, where such a note is slow to write, simply the last."""
+    """The last batch known to be published; on object stores, where the note would be slow to write, simply the last
+    batch.
+    """
     if not files.is_local:
         return max(batches(files), default=0)
     note = files.read(_PUBLISHED) if files.size(_PUBLISHED) is not None else b""
@@ -180,7 +183,7 @@ def published(files: Files) -> int:
 
 
 def latest(files: Files) -> Manifest | None:
-    """The newest manifest that is whole. Raises DamagedFileError where there are some and none of them is."""
+    """The newest undamaged manifest. Raises DamagedFileError where all of them are damaged."""
     first: DamagedFileError | None = None
     for batch in batches(files):
         try:
@@ -193,12 +196,12 @@ def latest(files: Files) -> Manifest | None:
 
 
 def batches(files: Files) -> list[int]:
-    """The batches whose manifests are there, whole or not, newest first."""
+    """The batches that have a manifest, damaged or not, newest first."""
     return sorted(_batches(files.names()), reverse=True)
 
 
 def read(files: Files, batch: int) -> Manifest:
-    """The manifest of a batch. Raises DamagedFileError where it is not whole."""
+    """The manifest of a batch. Raises DamagedFileError where it is damaged."""
     name = name_of(batch)
     _check_version(files, name)
     manifest = read_sealed(files, name, Manifest.from_json)
@@ -208,7 +211,7 @@ def read(files: Files, batch: int) -> Manifest:
 
 
 def _check_version(files: Files, name: str) -> None:
-    """Another version may have had no checksum or another one, so its files are known before they are checked."""
+    """Comes before the checksum is verified, since another version may have none or a different one."""
     try:
         saved = json.loads(files.read(name))
     except (ValueError, FileNotFoundError):

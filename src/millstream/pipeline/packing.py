@@ -1,7 +1,7 @@
-"""What the driver and its slots say to each other, as bytes.
+"""Serialisation of the messages between the driver and its slots.
 
-It travels through Spark, which pickles the functions it sends the same way. Nothing that was read from a file or a
-source is ever unpacked: manifests are JSON, segments and results are Arrow.
+Messages go through Spark, which pickles the functions it sends in the same way. Data read from a file or a source is
+never unpickled: manifests are JSON, segments and results are Arrow.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _Serializer: Any = CloudPickleSerializer
 
 
 def packed(what: object) -> bytes:
-    """Users' functions go along by value: workers could not import them."""
+    """Pickles users' functions by value, because workers could not import them."""
     return bytes(_Serializer().dumps(what))
 
 
 def check_sendable(functions: Mapping[str, Function]) -> None:
-    """Refuses a function that cannot travel to the workers, because of something it holds on to."""
+    """Refuses a function that cannot be sent to the workers because of an object it refers to."""
     for name, function in functions.items():
         try:
             packed(function)

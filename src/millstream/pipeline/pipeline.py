@@ -48,9 +48,9 @@ class QueryHandle:
 
 
 class Pipeline:
-    """Runs queries over streams as one shared stream of work, with everything it keeps in `directory`.
+    """Runs queries over streams as one shared stream of work; all its state is in `directory`.
 
-    `on_batch` gets the progress of each committed batch, `tell` what a person should know.
+    `on_batch` gets the progress of each committed batch, `tell` messages for people.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Pipeline:
         rate: float | None = None,
         keys: int | None = None,
     ) -> None:
-        """Declares a stream that is a streaming DataFrame."""
+        """Declares a stream that is read from a streaming DataFrame."""
         self._before_start("streams are declared")
         check_name("stream", name)
         hints = {"time": time, "delay": delay, "idle": idle, "rate": rate, "keys": keys}
@@ -105,7 +105,7 @@ class Pipeline:
         self._frames[name] = frame
 
     def read(self, name: str, source: str, /, **options: str) -> None:
-        """Reads a declared stream from somewhere else than its declaration says: a format of Spark's, with options."""
+        """Reads a declared stream from another source than its declaration says: a Spark format, with options."""
         self._before_start("sources are named")
         self._elsewhere[name.lower()] = (("format", source), *options.items())
 
@@ -153,7 +153,7 @@ class Pipeline:
         return FORMATS[style](self.plan())
 
     def results(self, name: str) -> pa.Table:
-        """What a query has given in all committed batches, since it is what it is now."""
+        """The rows of a query from all committed batches since it was added or last changed."""
         if self._control is None:
             raise ScriptError("the pipeline has not been started", "results are those of its runs", "Start it.")
         known = self._control.changes.known(self._control.in_force, name)
@@ -167,30 +167,32 @@ class Pipeline:
         return read_results(self._control.targets()[known], query, since)
 
     def start(self) -> None:
-        """Begins to read; returns at once."""
+        """Starts the pipeline; returns at once."""
         if self._run is not None and self._run.is_active:
             raise ScriptError("the pipeline runs already", "it is started once until it stops", "Call stop() first.")
         self._launch(available_now=False)
 
     def drain(self) -> None:
-        """Processes what is there, finishes deferred work, and stops; a run that was started stops first."""
+        """Processes the input that is there, finishes deferred work, and stops; a run in progress is stopped first."""
         try:
             self._launch(available_now=True).finish()
         finally:
             self.stop()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until the pipeline ends or the time is over; whether it has ended. Raises what ended it."""
+        """Waits until the pipeline ends or the time is over; returns whether it has ended. Raises the error that ended
+        it.
+        """
         return self._run is None or self._run.wait(seconds)
 
     def ask_to_stop(self) -> None:
-        """From any thread: `wait` and `drain` return as soon as the batch at hand is done."""
+        """Can be called from any thread: `wait` and `drain` return as soon as the current batch is done."""
         self._asked_to_stop = True
         if self._run is not None:
             self._run.ask_to_stop()
 
     def stop(self) -> None:
-        """Finishes the batch at hand, then stops. Everything committed stays."""
+        """Finishes the current batch, then stops. Everything committed stays."""
         if self._run is not None:
             self._run.stop()
             self._run = None
@@ -206,7 +208,7 @@ class Pipeline:
 
     @property
     def spark(self) -> SparkSession:
-        """The session it runs in, where views of `format = 'memory'` are."""
+        """The Spark session it runs in, which has the views of `format = 'memory'`."""
         if self._spark is None:
             raise RuntimeError("the pipeline has not been started")
         return self._spark
@@ -222,11 +224,11 @@ class Pipeline:
         return self._stepper.manifest.batch if self._stepper else 0
 
     def _launch(self, *, available_now: bool) -> Running:
-        """Everything up to the first batch. If it fails nothing has begun."""
+        """Does everything before the first batch. If it fails, no batch has begun."""
         script = self._script()
         compile_script(script, functions=self._functions, settings=self._settings)
         if self._run is not None:
-            # Two runs of one directory would undo each other's batches, so whatever is left of the last one ends here.
+            # Two runs of one directory would undo each other's batches, so a previous run is stopped here.
             asked = self._asked_to_stop
             self.stop()
             self._asked_to_stop = asked
@@ -254,7 +256,8 @@ class Pipeline:
             self._tell_slots(declared.settings.slots, self._stepper.slots)
             self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
             if control.in_force.script not in ("", script) and control.resume():
-                # Rows of the last batch are for the queries that gave them, which an edited script may have changed.
+                # Rows of the last batch belong to the queries as they were then, which an edited script may have
+                # changed.
                 self._run.recover()
             control.begin(script, self._stepper.manifest.batch + 1)
             self._control = control
@@ -285,7 +288,7 @@ class Pipeline:
         return found
 
     def _tell_slots(self, asked: int, slots: int) -> None:
-        """The number of slots is settled when a directory is begun: state is divided by it."""
+        """The number of slots is fixed when a directory is first started: state is divided by it."""
         if asked and asked != slots:
             limit = f"{_MOST_SLOTS} at most, and " if asked > _MOST_SLOTS else ""
             self._tell(

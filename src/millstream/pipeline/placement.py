@@ -2,7 +2,7 @@
 
 On one machine a shuffle is enough. On a cluster a slot should stay with the executor that has its segments open, so
 each batch is grouped together with an anchor: a cached table of one row per slot, whose partitions Spark prefers to
-visit where they are cached. Nothing but speed depends on it.
+process where they are cached. Only speed depends on it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Placement:
         self.on_cluster = not str(spark.sparkContext.master).startswith("local[")
 
     def run(self, rows: DataFrame | None, work: Run) -> list[SlotReport]:
-        """One report of every slot, whether it has rows or not."""
+        """One report from every slot, whether it has rows or not."""
         found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
         if len(found) < self._slots:
-            # Where Spark sees beforehand that a batch is empty, it runs nothing at all.
+            # If Spark sees in advance that a batch is empty, it runs no slot at all.
             return self.run(None, work)
         return sorted(map(unpacked, found), key=lambda report: int(report.slot))
 
@@ -46,7 +46,7 @@ class Placement:
             context = TaskContext.get()
             slot = context.partitionId() if context else 0
             report = packed(work(slot, batches if has_rows else ()))
-            for _ in batches:  # Spark ends a worker that leaves rows unread, and with it all that the worker has open
+            for _ in batches:  # Spark ends a worker that leaves rows unread, and the worker's cached shards with it
                 pass
             yield pa.RecordBatch.from_pydict({"report": [report]})
 
@@ -77,7 +77,7 @@ class Placement:
         return self._anchor
 
     def balance(self, places: Mapping[int, str]) -> None:
-        """Casts the anchor anew where slots crowd on one executor while another has none to speak of."""
+        """Rebuilds the anchor where one executor has more than its share of the slots."""
         if self._anchor is None or self._tries >= _TRIES:
             return
         executors = max(1, len(self._spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1)

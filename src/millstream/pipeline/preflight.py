@@ -1,4 +1,4 @@
-"""What can be known to be wrong before Spark is started, which takes seconds."""
+"""Errors that can be found before Spark is started, which takes seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KAFKA = ("subscribe", "subscribepattern", "assign")
 
 
 def preflight(script: str, directory: Directory, functions: Mapping[str, Function]) -> None:
-    """Sources that are there, sinks that make sense, a directory that is free and holds the same streams."""
+    """Checks that sources exist, sinks are valid, and the directory is free and has the same streams."""
     if directory.is_running():
         raise directory.in_use()
     control = Control(directory=directory, functions=functions)
@@ -36,7 +36,7 @@ def preflight(script: str, directory: Directory, functions: Mapping[str, Functio
 
 
 def wrong_ends(script: Script, base: str = "") -> list[ScriptError]:
-    """What a look at the options of streams and queries finds, wherever the script will run."""
+    """The errors in the options of streams and queries, which do not depend on where the script runs."""
     found = []
     for stream in script.streams:
         try:
@@ -47,7 +47,7 @@ def wrong_ends(script: Script, base: str = "") -> list[ScriptError]:
 
 
 def check_path(stream: Stream) -> None:
-    """Files are read from a folder that exists."""
+    """Refuses a path that is not an existing folder."""
     options = {name.lower(): value for name, value in stream.options}
     kind = options.get("format", "parquet").lower()
     if kind not in FILE_FORMATS:
@@ -65,7 +65,7 @@ def check_path(stream: Stream) -> None:
 
 
 def _check_options(stream: Stream) -> None:
-    """A stream without a format and a path may be read from elsewhere, by `Pipeline.read`."""
+    """A stream without a format and a path may get another source from `Pipeline.read`."""
     options = {name.lower(): value for name, value in stream.options}
     kind = options.get("format", "").lower()
     near = difflib.get_close_matches(kind, _READ, n=1, cutoff=0.66)

@@ -1,4 +1,4 @@
-"""What a committed batch has to tell: rows, response times, state and where the time went."""
+"""The progress of a committed batch: rows, response times, state and where the time went."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT
 
 if TYPE_CHECKING:
     from millstream.pipeline.step import CommittedBatch
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SliceState:
-    """State rows whose age lies in a slice, by what their segments' times say."""
+    """State rows whose age lies in a slice, estimated from their segments' times."""
 
     interval: Interval
     rows: int
@@ -24,7 +25,7 @@ class SliceState:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Seconds from the arrival of a result's younger tuple to the commit of the result."""
+    """Seconds from the arrival of a result's later row to the commit of the result."""
 
     rows: int
     median: float
@@ -35,7 +36,8 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
-    `held_back` says that new rows had to wait for it, `committed` is the time of the commit in seconds since 1970.
+    `held_back` says that new rows had to wait for this batch, `committed` is the time of the commit in seconds since
+    1970.
     """
 
     batch: int
@@ -102,7 +104,7 @@ def _responses(done: CommittedBatch) -> dict[str, Response]:
 
 
 def _came(done: CommittedBatch, batch: int) -> int:
-    """When a batch came; of one from before this was noted, when the present one did."""
+    """When a batch arrived; if that was not recorded, when the current one arrived."""
     return done.arrived.get(batch, done.arrived[done.manifest.batch])
 
 
@@ -114,7 +116,7 @@ def _quantiles(waits: list[tuple[float, int]]) -> Response:
 
 
 def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
-    """For each chain: how much of the state is how old, both sides on one axis."""
+    """For each chain, the state rows by slice, with both sides on one axis."""
     found = {}
     for number, chain in enumerate(done.plan.chains, 1):
         entries = [
@@ -130,7 +132,7 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
             rows = 0.0
             for entry in entries:
                 # A left row of age a waits for differences of a, a right row for -a.
-                near, far = (lo, hi) if entry.side == "left" else (1 - hi, 1 - lo)
+                near, far = (lo, hi) if entry.side == LEFT else (1 - hi, 1 - lo)
                 oldest, youngest = newest - far + 1, newest - max(near, 0)
                 rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
             slices.append(SliceState(piece.interval, round(rows)))
@@ -139,6 +141,6 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
 
 
 def _share(first: int, last: int, oldest: int, youngest: int) -> float:
-    """How much of a segment lies between two times, both counted in, taking its rows as evenly spread."""
+    """The share of a segment between two times, both inclusive, assuming evenly spread rows."""
     inside = min(last, youngest) - max(first, oldest) + 1
     return max(0.0, inside / (last - first + 1))

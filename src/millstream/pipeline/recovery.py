@@ -1,7 +1,7 @@
-"""From what is found in a directory to a state that a run can go on from.
+"""Recovery: from the files of a directory to a state that a run can resume from.
 
-The newest manifest is taken that is whole, and whose state and unpublished results are. Newer ones are set aside; their
-batches never happened: what they published goes, and Spark gives their rows again.
+Recovery uses the newest manifest that is undamaged together with its state and its unpublished results. Newer ones are
+set aside and their batches undone: what they published is removed, and Spark delivers their rows again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tell = Callable[[str], None]
 
 
 def recover(directory: Directory, tell: Tell) -> None:
-    """Before anything is read: leaves manifests, statements and Spark's notes that belong together and are whole."""
+    """Called before anything is read: leaves undamaged manifests, statements and Spark logs that belong together."""
     _clear_the_way(directory.files, tell)
     files, damaged = directory.files.below("manifest"), []
     newest = None
@@ -55,18 +55,18 @@ def recover(directory: Directory, tell: Tell) -> None:
 
 
 def kept_manifests(directory: Directory) -> list[Manifest]:
-    """Those that are whole, newest first."""
+    """The undamaged ones of the kept manifests, newest first."""
     files, found = directory.files.below("manifest"), []
     for batch in manifests.batches(files):
         try:
             found.append(manifests.read(files, batch))
         except DamagedFileError:
-            continue  # an older one, of no use any more
+            continue  # an older one, which is not needed
     return found[: manifests.KEPT]
 
 
 def tidy(directory: Directory, last: Manifest, targets: Iterable[Target], sinks: Sinks, tell: Tell) -> None:
-    """Once the last batches are published: no file is left of a batch after them."""
+    """Called once the last batches are published: removes the files of all later batches."""
     own = _own_folders(directory)
     given = {target.folder for target in targets} - set(own)
     sweep_staged(own)
@@ -88,10 +88,10 @@ def sweep(segments: Files, kept: Iterable[Manifest]) -> None:
 
 
 def _whole(files: Files, batch: int) -> Manifest:
-    """The manifest of a batch, if it and all it relies on are whole. Raises DamagedFileError where not."""
+    """The manifest of a batch. Raises DamagedFileError where it or a file it relies on is damaged."""
     found = manifests.read(files.below("manifest"), batch)
     segments = files.below("segments")
-    # Where files are far away their length has to do here; slots look at what they load.
+    # Of remote files only the length is checked here; slots check the checksum of what they load.
     check = segments.check if segments.is_local else segments.check_size
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda one: check(*one), found.segment_files().items()))
@@ -112,7 +112,7 @@ def _nothing_left(damaged: list[tuple[int, DamagedFileError]]) -> ScriptError:
 
 
 def _check_unused(directory: Directory) -> None:
-    """Without a manifest no batch has ever happened: then nothing is published, and nobody took rows."""
+    """Refuses a directory with results but without a manifest: no batch was committed, so nothing can be published."""
     if directory.exists() and any(map(has_results, _own_folders(directory))):
         raise ScriptError(
             "there are results here, and no manifest",
@@ -153,7 +153,7 @@ def _check_statements(files: Files, last: Manifest) -> None:
 
 
 def _clear_the_way(files: Files, tell: Tell) -> None:
-    """A folder in the place of a file would stop the first batch that writes it."""
+    """Sets aside a folder that has the name of a file, since the first write of that file would fail."""
     for folder, pattern in (("manifest", r"\d{12,}\.json"), ("registry", r"\d{6,}\.json"), ("registry/copies", r".*")):
         for name in files.folders(folder):
             if re.fullmatch(pattern, name) and not name.endswith(".damaged"):
@@ -173,7 +173,7 @@ def _remove_folders(options: dict[str, str], batch: int) -> int:
 
 
 def prepare(directory: Directory, folders: Iterable[str], tell: Tell) -> None:
-    """Before anything is published. Raises ScriptError where something else is in the place of a folder of results."""
+    """Called before anything is published. Raises ScriptError where the path of a result folder is not a folder."""
     mend_shared(f"{directory.location}/results", tell)
     for folder in folders:
         if "://" not in folder and Path(folder).exists() and not Path(folder).is_dir():

@@ -1,7 +1,7 @@
 """The registry: every statement that ever took effect, in order, and those that wait for the next batch.
 
-What runs now follows from it: streams and settings of the script last started, its queries and those added since,
-without those dropped or stopped by an error. Every entry is kept twice, because nothing else says what runs.
+It defines what runs: streams and settings of the script last started, its queries and those added since, without those
+dropped or stopped by an error. Every entry is stored twice, because nothing else records what runs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that took effect with a batch: a script, a query added or dropped, or a query stopped by an error.
+    """A change that took effect with a batch: a script, a query added or dropped, or a query stopped by an error.
 
-    The first of a directory also says from where relative paths count, and what the pipeline is known by.
+    The first entry of a directory also holds the base of relative paths and the pipeline's id.
     """
 
     action: str
@@ -54,7 +54,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A query in force: its statement, the first batch whose tuples it sees, and whether the script declares it."""
+    """A query in force: its statement, the first batch whose rows it sees, and whether the script declares it."""
 
     text: str
     since: int
@@ -63,7 +63,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """What the entries up to now amount to."""
+    """The result of applying the entries in order."""
 
     count: int = 0
     script: str = ""
@@ -80,11 +80,11 @@ class InForce:
         return _find(self.queries, name)
 
     def text(self) -> str:
-        """The whole as one script."""
+        """Everything in force as one script."""
         return ";\n".join((*self.declarations, *(query.text for query in self.queries.values()))) + ";\n"
 
     def without(self, names: Iterable[str]) -> InForce:
-        """As if these queries were not in force."""
+        """The same without these queries."""
         gone = set(names)
         return replace(self, queries={name: one for name, one in self.queries.items() if name not in gone})
 
@@ -103,7 +103,7 @@ class InForce:
         return replace(now, queries=queries, failed=failed)
 
     def _with_script(self, entry: Entry) -> InForce:
-        """Queries of the script that read as before go on; those added while running stay."""
+        """Queries of the script with unchanged statements go on; those added while running stay."""
         statements = sql.split(entry.text)
         declared = {one.name: one.text for one in statements if one.kind == "query"}
         before = {one.name: one.text for one in sql.split(self.script) if one.kind == "query"} if self.script else {}
@@ -135,7 +135,7 @@ class Registry:
         self._files = files
 
     def in_force(self) -> InForce:
-        """What the entries amount to. Raises ScriptError where one is lost."""
+        """The result of applying all entries. Raises ScriptError where one is lost."""
         found = InForce()
         for number in range(1, self.count() + 1):
             found = found.after(self.entry(number))
@@ -147,7 +147,7 @@ class Registry:
         return max((int(name.partition(".")[0]) for name in names), default=0)
 
     def entry(self, number: int) -> Entry:
-        """An entry, or its copy where that alone is whole."""
+        """An entry; its copy where the entry is damaged."""
         name = _entry_name(number)
         try:
             return self._read(name)
@@ -163,7 +163,7 @@ class Registry:
                 ) from None
 
     def mend(self, tell: Callable[[str], None]) -> None:
-        """Entries of which one of both files is lost have both again."""
+        """Restores an entry or copy that is lost or damaged from the other file."""
         for number in range(1, self.count() + 1):
             entry, name = self.entry(number), _entry_name(number)
             for place in (name, f"{COPIES}/{name}"):
@@ -180,7 +180,7 @@ class Registry:
                         tell(f"{self._files.path(name)}: {found}; it is restored from its copy")
 
     def checksum(self, count: int) -> str:
-        """Of the first so many entries."""
+        """The checksum of the first `count` entries."""
         crc = 0
         for number in range(1, count + 1):
             crc = zlib.crc32(sealed(asdict(self.entry(number))), crc)
@@ -196,24 +196,25 @@ class Registry:
         return read_sealed(self._files, name, lambda saved: Entry(**saved))
 
     def ticket(self) -> str:
-        """A new name for a change to wait under in the inbox. Names sort by the time they were made."""
+        """A new name for a change in the inbox. Names sort by creation time."""
         return f"{time.time_ns():020}-{uuid.uuid4().hex[:6]}.json"
 
     def ask(self, action: str, query: str, text: str = "", *, ticket: str | None = None) -> str:
-        """Puts a change into the inbox and says under which name it waits there."""
+        """Puts a change into the inbox and returns its ticket."""
         name = ticket or self.ticket()
         change = Entry(action, batch=0, text=text, query=query)
         self._files.write(f"{INBOX}/{name}", sealed(asdict(change)))
         return name
 
     def is_asked(self) -> bool:
-        """Whether anything waits, whether or not it makes sense."""
+        """Whether any ticket is in the inbox, valid or not."""
         return bool(self._tickets())
 
     def waiting(self, tell: Callable[[str], None] | None = None) -> list[tuple[str, Entry]]:
-        """Changes asked for that make sense, oldest first.
+        """The valid changes in the inbox, oldest first.
 
-        Only the running pipeline has somebody to `tell`: it sets aside what makes none, and leaves word for who asked.
+        Only the running pipeline passes `tell`: then damaged tickets are set aside, with a refusal for the client that
+        made them.
         """
         found = []
         for name in self._tickets():
@@ -242,11 +243,11 @@ class Registry:
         self._files.delete(f"{INBOX}/{name}")
 
     def refuse(self, name: str, why: str) -> None:
-        """Leaves word for whoever asked."""
+        """Writes the refusal of a change for the client that requested it."""
         self._files.write(f"{INBOX}/{name}.refused", why.encode())
 
     def refusal(self, name: str) -> str | None:
-        """Why a change that is no longer waiting was not applied, if it was not. Asked once: the answer goes."""
+        """Why a change that has left the inbox was refused, or None. Reading a refusal deletes it."""
         note = f"{INBOX}/{name}.refused"
         if not self._files.has(note):
             return None
@@ -261,7 +262,7 @@ def _find(queries: Iterable[str], name: str) -> str | None:
 
 
 def _take(queries: dict[str, T], name: str) -> None:
-    """Removes what goes by this name, if anything does."""
+    """Removes the query of this name, if there is one."""
     known = _find(queries, name)
     if known is not None:
         del queries[known]

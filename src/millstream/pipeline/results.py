@@ -1,7 +1,8 @@
-"""Results as files: written by the slots under staged names, made visible by the driver once the batch is committed.
+"""Results as files: the slots write them under staged names, and the driver publishes them once the batch is committed.
 
 Rows that several queries get are written once. On a local disk the file is then linked into the folder of each of these
-queries; with `results = 'shared'` it stays in one place and every query has a manifest of the folders it is made of.
+queries; with `results = 'shared'` it stays in one place and every query has a manifest of the folders that hold its
+rows.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from millstream.pipeline.shared_results import note_folders, note_queries, share
 _ENOUGH = 1 << 17
 _VIEW = 8
 _GROUP, _MANY = 2, 8
-"""How many times what is gathered at a time may be one row group, and may wait in all files together."""
-# What a slot writes, and a copy that has not come to its end.
+"""Limits as multiples of the gathered bytes: of one row group, and of the rows waiting in all files together."""
+# A file staged by a slot, and an unfinished copy.
 _STAGED = re.compile(r"\.(?:\w+-)?([0-9a-f]{8})-\d{8,}-\d{3}-\d+\.(?:[0-9a-f]{10}|parquet\.partial)")
 _FINAL = re.compile(r"(?:(\w+)-)?([0-9a-f]{8})-(\d{8,})-\d{3}-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a query's rows go: a folder, and how its files are written. `shared` files go to `common` instead."""
+    """Where a query's rows are written: a folder, and the file options. `shared` files go to `common` instead."""
 
     name: str
     folder: str
@@ -50,12 +51,12 @@ class Target:
 
     @property
     def links(self) -> bool:
-        """Whether files can be seen in several folders at once."""
+        """Whether one file can be linked into several folders."""
         return "://" not in self.folder
 
 
 def target_of(query: Query, results: str, default: str, base: str = "") -> Target:
-    """Where a query's own files go; `default` says whether results are shared where the query does not say.
+    """The target of a query's own files; `default` says whether results are shared where the query does not say.
 
     A relative path counts from `base`.
     """
@@ -85,7 +86,7 @@ class _Open:
 
 
 class Writer:
-    """The files of one slot in one batch. Names of staged files begin with a dot, so that no reader takes them up."""
+    """The files of one slot in one batch. Names of staged files begin with a dot, so that readers skip them."""
 
     def __init__(self, pipeline: str, batch: int, slot: int, token: str, *, sync: bool = True) -> None:
         self._label = f"{pipeline}-{batch:08}-{slot:03}"
@@ -95,7 +96,7 @@ class Writer:
         self.syncing: list[Future[None]] = []
 
     def write(self, targets: Sequence[Target], rows: pa.RecordBatch) -> None:
-        """Rows that all these get; once for those that can share a file."""
+        """Writes rows for all these targets; once for those that can share a file."""
         for together in _together(targets):
             file = self._open.get(together) or self._begin(together, rows.schema)
             # A small view of a large chunk would keep the whole chunk in memory until it is written.
@@ -110,7 +111,7 @@ class Writer:
                 self._flush(max(self._open.values(), key=lambda one: one.nbytes))
 
     def close(self) -> list[StagedFile]:
-        """Every file, complete; local ones are on the disk when `syncing` is over."""
+        """Closes and returns all files; local ones are on disk when `syncing` is done."""
         found = []
         for file in self._open.values():
             self._flush(file)
@@ -138,9 +139,9 @@ class Writer:
             schema,
             filesystem=files.system,
             compression=some.compression,
-            # Dictionaries of numbers that hardly repeat cost more time than they save space.
+            # Dictionary encoding of numbers that rarely repeat costs time and saves little space.
             use_dictionary=words or False,
-            # Whether a staged file is whole is asked after a crash.
+            # Needed after a crash, to check whether a staged file is complete.
             write_page_checksum=True,
         )
         self._open[targets] = _Open(
@@ -160,7 +161,7 @@ class Writer:
 
 
 def _together(targets: Sequence[Target]) -> list[tuple[Target, ...]]:
-    """Targets whose rows can be one file."""
+    """Groups targets whose rows can be written to one file."""
     found: dict[object, list[Target]] = {}
     for target in targets:
         alone = not (target.shared or target.links)
@@ -175,7 +176,7 @@ def _common_name(targets: Iterable[Target]) -> str:
 
 
 def _row_groups(waiting: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows in batches that are not too large to be encoded, and read again, as a whole."""
+    """Rows in batches small enough to be encoded, and read again, as one row group."""
     for rows in widths.together(waiting, _GROUP * widths.CHUNK_BYTES):
         parts = -(-rows.nbytes // (_GROUP * widths.CHUNK_BYTES))
         step = max(1, rows.num_rows // max(1, parts))
@@ -184,7 +185,7 @@ def _row_groups(waiting: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in memory of their own."""
+    """A copy of the rows in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -192,7 +193,7 @@ def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Publisher:
-    """Makes committed files visible. Doing it twice is the same as doing it once."""
+    """Publishes committed files. Publishing is idempotent."""
 
     def __init__(self, results: str) -> None:
         self._results = results
@@ -214,7 +215,9 @@ class Publisher:
                 files.move(output.staged, next(iter(places))[1])
 
     def _name_in_manifests(self, output: StagedFile) -> None:
-        """Every query of a shared file names the folder it lies in, and the folder its queries."""
+        """Adds the folder of a shared file to the manifest of each of its queries, and the queries to the folder's
+        list.
+        """
         common = output.folder.rsplit("/", 1)[-1]
         if any(common not in self._of(final.query) for final in output.finals):
             note_queries(output.folder, {final.query for final in output.finals})
@@ -231,9 +234,9 @@ class Publisher:
 
 
 def check_staged(output: StagedFile, *, published: bool) -> None:
-    """Raises DamagedFileError where a file that waits to be published is lost or not as its slot wrote it.
+    """Raises DamagedFileError where a file that is yet to be published is lost or differs from what its slot wrote.
 
-    What is `published` is the user's, who may have moved it.
+    A `published` file belongs to the user, who may have moved it.
     """
     files = Files.at(output.folder)
     size, path = files.size(output.staged), files.path(output.staged)
@@ -253,8 +256,8 @@ def check_staged(output: StagedFile, *, published: bool) -> None:
 
 
 def read_results(target: Target, query: Query, since: int = 0) -> pa.Table:
-    """The committed rows of a query, wherever they lie, from the batch it began with."""
-    import pyarrow.dataset as ds  # brings pandas, which only reading needs
+    """The committed rows of a query from all its folders, from its first batch on."""
+    import pyarrow.dataset as ds  # imports pandas, which only reading needs
 
     schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
     paths = result_files(target, since)
@@ -268,7 +271,7 @@ def read_results(target: Target, query: Query, since: int = 0) -> pa.Table:
 
 
 def count_results(target: Target, most: int, since: int = 0) -> int | None:
-    """How many rows a query has given, by what its files say of themselves; None where there are more than `most`."""
+    """How many rows a query has given, by its files' footers; None where there are more than `most` files."""
     paths, system = result_files(target, since), Files.at(target.folder).system
     if len(paths) > most:
         return None
@@ -290,7 +293,7 @@ def _unreadable(target: Target, why: str) -> ScriptError:
 def result_files(target: Target, since: int = 0) -> list[str]:
     """The committed files of a query: its own, and those it shares.
 
-    A query of the same name that was there before leaves its files in the same folder, with numbers below `since`.
+    An earlier query of the same name has its files in the same folder, with batch numbers below `since`.
     """
     own = Files.at(target.folder)
     names = {own.path(name): name for name in own.names()}
@@ -303,7 +306,7 @@ def result_files(target: Target, since: int = 0) -> list[str]:
 
 
 def sweep_staged(folders: Iterable[str], pipeline: str | None = None) -> None:
-    """Deletes what slots of batches that never happened have left in result folders: of one pipeline, or of any."""
+    """Deletes staged files of uncommitted batches from result folders: of one pipeline, or of any."""
     for folder in folders:
         files = Files.at(folder)
         for name in files.names():
@@ -312,12 +315,12 @@ def sweep_staged(folders: Iterable[str], pipeline: str | None = None) -> None:
 
 
 def has_results(folder: str) -> bool:
-    """Whether any pipeline has published anything there."""
+    """Whether any pipeline has published files there."""
     return any(_FINAL.fullmatch(name) for name in Files.at(folder).names())
 
 
 def remove_later(folders: Iterable[str], pipeline: str, batch: int) -> int:
-    """Deletes the files of a pipeline's batches after this one, which will come again; how many there were."""
+    """Deletes the files of a pipeline's later batches, which will be repeated; returns how many there were."""
     found = 0
     for folder in folders:
         files = Files.at(folder)
@@ -334,9 +337,9 @@ def _link(staged: str, final: Path) -> None:
         return
     try:
         os.link(staged, final)
-    except OSError:  # another disk, or one that knows no links
+    except OSError:  # another disk, or a file system without links
         partial = final.with_name(f".{final.name}.partial")
         shutil.copyfile(staged, partial)
         sync_paths([str(partial)])
         partial.rename(final)
-        sync_paths([str(final.parent)])  # the file it was copied from goes now
+        sync_paths([str(final.parent)])  # the source of the copy is deleted next

@@ -1,10 +1,9 @@
 """Which rows go to which slot.
 
 A row's key becomes a 64-bit code: Spark's xxhash64 of the key's values, integers of any width as BIGINT. It depends on
-the key alone, so rows of before and after a change of queries have the same codes, whoever else is there. The leading
-bits of the code are its partition group, and a table says which slot serves a group. A stream that several chains join
-by different keys is read once and sent once per key: each of these ways is a route. Where a key is an expression the
-engine computes its values first.
+the key alone, so a change of queries does not change codes. The leading bits of the code are its partition group, and a
+table says which slot serves a group. A stream that several chains join by different keys is read once and sent once per
+key: a route is one stream by one key. Where a key is an expression the engine computes its values first.
 """
 
 from __future__ import annotations
@@ -44,18 +43,20 @@ class Part:
 
     @property
     def is_computed(self) -> bool:
-        """Whether Spark cannot take it as it is."""
+        """Whether the engine must compute its values before Spark can code them."""
         return not isinstance(self.expr, ColumnExpr)
 
     @property
     def name(self) -> str:
-        """What tells a computed part from others; the same for all routes that have it."""
+        """The name of a computed part; the same for all routes that have it."""
         return json.dumps([structure(self.expr), str(self.type)])
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A stream by one key. Without a key all rows of a chain must meet, so the chain stands for the key."""
+    """A stream by one key. Without a join key all rows of a chain must meet in one slot, so the chain serves as the
+    key.
+    """
 
     stream: int
     key: tuple[Part, ...]
@@ -63,15 +64,15 @@ class Route:
 
     @property
     def coding(self) -> str:
-        """How codes follow from keys; recorded, since state is found by them."""
+        """How codes are computed from keys; recorded in the manifest, since state is found by code."""
         return f"xxhash64({', '.join(str(part.type) for part in self.key) or 'chain'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """The routes of a plan, and for each chain and side the route its rows come by.
+    """The routes of a plan, and for each chain and side the route of its rows.
 
-    `counting` has one route of every stream: rows are counted, and late ones told of, where they come by that.
+    `counting` has one route of every stream: rows are counted, and late rows reported, on that route only.
     """
 
     layout: Layout
@@ -107,7 +108,7 @@ def _route(chain: Chain, side: str, stream: int) -> Route:
 
 
 def check_codings(before: Mapping[Signature, str], after: Mapping[Signature, str], place: str) -> None:
-    """New rows must be coded as the state is that they are to meet."""
+    """Refuses routes that would code new rows differently from the state they join."""
     for signature, coding in after.items():
         known = before.get(signature, coding)
         if known != coding:
@@ -120,7 +121,9 @@ def check_codings(before: Mapping[Signature, str], after: Mapping[Signature, str
 
 
 class Router:
-    """Gives every row of a batch its slot. What it asks of Spark is said once, since saying it costs every batch."""
+    """Assigns every row of a batch to its slot. The Spark expressions are built once, since building them would cost
+    every batch.
+    """
 
     def __init__(self, routing: Routing, table: Sequence[int], functions: Mapping[str, Function]) -> None:
         routes, layout = routing.routes, routing.layout
@@ -141,7 +144,7 @@ class Router:
         self._columns = [*kept, route.alias(ROUTE), code.alias(CODE), slot.alias(SLOT)]
 
     def routed(self, rows: DataFrame) -> DataFrame:
-        """The rows of a batch, each with the slot that will work on it."""
+        """The rows of a batch, each with its slot."""
         if self._filter is not None:
             rows = rows.filter(self._filter)
         if self._computing.parts:
@@ -151,7 +154,7 @@ class Router:
         return rows.select(*self._columns)
 
     def _several_ways(self, routing: Routing) -> Column:
-        """For each row an array of the routes it goes by, with its code on each."""
+        """For each row an array of its routes, with its code on each."""
         by_stream: dict[int, list[Column]] = {}
         for number, route in enumerate(routing.routes):
             way = sf.struct(sf.lit(number).alias("r"), self._code(routing.layout, route).alias("c"))
@@ -159,8 +162,8 @@ class Router:
         return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
 
     def _code(self, layout: Layout, route: Route) -> Column:
-        """One BIGINT is coded one to one: each step of xxhash64 on eight bytes (a product with an odd number, a
-        rotation, a xor with shifted bits) can be undone. So for one integer key equal codes mean equal keys, and the
+        """xxhash64 of one BIGINT is a bijection: each of its steps on eight bytes (a product with an odd number, a
+        rotation, a xor with shifted bits) is invertible. So for one integer key equal codes mean equal keys, and the
         engine does not compare them again.
         """
         if not route.key:
@@ -175,7 +178,7 @@ class Router:
 
 
 def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
-    """A value that depends on the stream; null for streams without one."""
+    """A column whose value depends on the stream; null for streams without one."""
     (stream, first), *others = by_stream
     value = sf.when(sf.col(STREAM) == stream, first)
     for stream, other in others:
@@ -184,10 +187,10 @@ def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
 
 
 class _Computing:
-    """Adds the values of keys that are expressions, each as a column of its own, before rows are coded.
+    """Adds the values of key expressions, each as a column of its own, before rows are coded.
 
-    Where an expression raises, its values are null and the column `unkeyed` says for which part and why: the slot that
-    gets the rows reports it as the failure of the queries that have this key.
+    Where an expression raises, its values are null and the column `unkeyed` says which part and why: the slot that gets
+    the rows reports this as the failure of the queries that have this key.
     """
 
     def __init__(self, routing: Routing, functions: Mapping[str, Function]) -> None:
@@ -200,7 +203,7 @@ class _Computing:
 
     @property
     def schema(self) -> str:
-        """All columns of the rows that come out."""
+        """All columns of the output rows."""
         keys = [(self.column(*one), str(one[1].type)) for one in self.parts]
         columns = [(STREAM, "INT"), (BAD, "STRING"), *self._layout.columns, *keys, (UNKEYED, "STRING")]
         return ", ".join(f"{name} {kind}" for name, kind in columns)
@@ -223,7 +226,7 @@ class _Computing:
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns, unkeyed], names=names)
 
     def _values(self, part: Part, rows: pa.RecordBatch) -> pa.Array:
-        """Whose key it is the slot knows: here nobody is blamed yet."""
+        """Only the slot knows which queries have the key, so no query is blamed here."""
         with building(()):
             compiled = compile_expr(part.expr, self._functions)
         with blaming(()):

@@ -1,4 +1,4 @@
-"""A pipeline at work: Spark calls it with every batch, heartbeats give it batches without rows, until it is stopped."""
+"""A running pipeline: Spark calls it with every batch, and heartbeats run batches without rows, until it is stopped."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from millstream.pipeline.step import Stepper
 
 _BREATH = 0.02
 _WAITING = "Waiting for"
-"""How Spark's status begins once no source has had rows: data to arrive, or the next trigger."""
+"""The prefix of Spark's status while no source has rows: it waits for data or for the next trigger."""
 _TRIES = 3
-"""How often a batch that fails without anyone to blame is tried before the run ends."""
+"""How often a batch is tried that fails without a query to blame."""
 
 
 class _Stopping(Exception):
-    """Refuses a batch of Spark's: to return would tell Spark that the batch is done."""
+    """Refuses a batch of Spark's while the run stops: returning would tell Spark that the batch is done."""
 
 
 class Running:
-    """One run, from recovery to its stop. Only one batch is at hand at a time."""
+    """One run, from recovery to its stop. Only one batch is processed at a time."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Running:
         self._last_watermarks: Mapping[Any, int] = {}
 
     def launch(self, source: DataFrame, *, available_now: bool) -> None:
-        """Begins to read: what is there already, or whatever comes."""
+        """Starts Spark's query: over the input that is there, or continuously."""
         self._use()
         settings = self._control.planned().script.settings
         writer = source.writeStream.foreachBatch(self._on_rows).option("checkpointLocation", self._directory.checkpoint)
@@ -80,9 +80,9 @@ class Running:
             self._beat.start()
 
     def finish(self) -> None:
-        """Waits until all that was there is read, then finishes deferred work."""
+        """Waits until the input that was there is read, then finishes deferred work."""
         if self._query is not None:
-            with suppress(PySparkException):  # said better below
+            with suppress(PySparkException):  # raised below, with a better message
                 while self._query.isActive and not self._stopping.is_set():
                     self._query.awaitTermination(1)
         self._raise_error()
@@ -91,20 +91,20 @@ class Running:
                 self._step(None, None, finish=True)
 
     def wait(self, seconds: float | None) -> bool:
-        """Until the run ends or the time is over; whether it has ended. Raises what ended it."""
+        """Waits until the run ends or the time is over; whether it has ended. Raises the error that ended it."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while self._query is not None and self._query.isActive:
             if self._stopping.wait(0.1):
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-        with self._step_lock:  # the batch at hand is done
+        with self._step_lock:  # the current batch is done
             self._raise_error()
         return True
 
     @property
     def is_active(self) -> bool:
-        """Whether it still reads, and has not been asked to stop."""
+        """Whether it is still reading and has not been asked to stop."""
         try:
             return self._query is not None and self._query.isActive and not self._stopping.is_set()
         except (Py4JError, OSError):  # Spark is gone
@@ -114,7 +114,7 @@ class Running:
         self._stopping.set()
 
     def stop(self) -> None:
-        """Finishes the batch at hand, then stops."""
+        """Finishes the current batch, then stops."""
         self._stopping.set()
         with self._step_lock:
             pass
@@ -127,8 +127,8 @@ class Running:
             self._beat = None
 
     def recover(self) -> None:
-        """The last batch is published and handed over by the queries in force, and what never happened is swept away.
-        Doing it twice is the same as doing it once.
+        """Publishes the last batch, delivers it to its sinks, and deletes files of uncommitted batches. It is
+        idempotent.
         """
         last, targets = self._stepper.manifest, self._control.targets().values()
         late = [f"{self._directory.location}/late/{stream.name}" for stream in self._control.planned().script.streams]
@@ -155,7 +155,7 @@ class Running:
                 raise
 
     def _catch_up(self) -> None:
-        """Reads no further while more units wait than the backlog may hold."""
+        """Holds new rows back while there are more deferred units than the setting `backlog` allows."""
         limit = self._control.planned().script.settings.backlog
         while not self._stopping.is_set() and limit and self._stepper.manifest.deferred > limit:
             self._step(None, None, held_back=True)
@@ -194,7 +194,7 @@ class Running:
         self._on_batch(progress(done, held_back=held_back))
 
     def _hand_over(self, batch: int, outputs: Iterable[StagedFile]) -> None:
-        """To sinks outside our files; a query whose sink raises ends with the next batch."""
+        """Delivers results to external sinks; a query whose sink raises ends with the next batch."""
         control = self._control
         while control.sinks.external or control.sinks.callbacks:
             try:
@@ -212,11 +212,13 @@ class Running:
         self._use()
 
     def _heartbeats(self) -> None:
-        """Batches without rows, for deferred work, for changes, and for event time that moves when streams are idle."""
+        """Runs batches without rows, for deferred work, for changes, and for watermarks that advance when streams are
+        idle.
+        """
         interval = self._control.planned().script.settings.heartbeat / 1e6
         pause = min(max(interval, 0.05), 0.5)
         while not self._stopping.wait(_BREATH if self._stepper.manifest.deferred else pause):
-            # Deferred work needs no pause; the short one lets a batch with rows go first.
+            # The short pause before deferred work lets a batch with rows go first.
             quiet = time.monotonic() - self._last_step >= interval or self._stepper.manifest.deferred
             if not quiet or not self._step_lock.acquire(timeout=0.05):
                 continue
@@ -225,7 +227,7 @@ class Running:
                     self._note_silence()
                     if self._has_work():
                         self._step(None, None)
-            except BaseException as error:  # raised to whoever waits for the run
+            except BaseException as error:  # raised by `wait`
                 self._error = error
                 self._stopping.set()
             finally:
@@ -240,9 +242,9 @@ class Running:
         return self._control.registry.is_asked()
 
     def _note_silence(self) -> None:
-        """Tells the clocks of streams that Spark has just asked all sources for rows and got none.
+        """Tells the clocks of streams that Spark has just polled all sources without getting rows.
 
-        With no batch at hand its status says what the last look at them found; it looks every `trigger`.
+        Between batches Spark's status says what the last poll found; it polls every `trigger`.
         """
         script = self._control.planned().script
         if self._query is None or all(stream.idle is None for stream in script.streams):
@@ -256,7 +258,7 @@ class Running:
             raise self._error
         broken: BaseException | None = self._error
         if broken is None and self._query is not None and not self._stopping.is_set():
-            # A batch that Spark begins while the run stops is refused, which is no failure.
+            # Refusing a batch that Spark begins while the run stops is not a failure.
             broken = self._query.exception()
         if broken is not None:
             told = refused(self._directory.checkpoint, str(broken)) if not self._last_step else None
@@ -264,5 +266,5 @@ class Running:
 
 
 def now() -> int:
-    """Microseconds since 1970."""
+    """The current time in microseconds since 1970."""
     return time.time_ns() // 1_000

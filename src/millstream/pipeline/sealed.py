@@ -1,6 +1,6 @@
-"""Small files of JSON that know whether they are whole: the last of their members is a checksum of the text before it.
+"""Small JSON files with a checksum: the last member is the checksum of the text before it.
 
-A file that was cut, overwritten or edited does not read as something else; it does not read at all.
+A file that was truncated, overwritten or edited cannot be read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _Read = TypeVar("_Read")
 
 
 def sealed(content: dict[str, Any]) -> bytes:
-    """As bytes, with the seal."""
+    """The content as bytes, with its checksum."""
     text = json.dumps(content, separators=(",", ":")).encode()
     return text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
 
 
 def unsealed(content: bytes, path: str) -> dict[str, Any]:
-    """What was sealed. Raises DamagedFileError where it is not whole."""
+    """The content of sealed bytes. Raises DamagedFileError where the checksum does not match."""
     if not content:
         raise damaged(path, "the file is empty")
     seal = _SEAL.search(content)
@@ -40,14 +40,14 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
 
 
 def read_sealed(files: Files, name: str, make: Callable[[dict[str, Any]], _Read]) -> _Read:
-    """What a file holds. Raises DamagedFileError where it is not there, not whole or makes no sense."""
+    """The content of a file. Raises DamagedFileError where it is missing, damaged or invalid."""
     path = files.path(name)
     try:
         content = files.read(name)
     except OSError:
         if files.size(name) is not None:
             raise
-        # Arrow tells a folder from a file only in words.
+        # Only the text of Arrow's error says that it is a folder.
         raise damaged(path, "the file is missing") from None
     try:
         return make(unsealed(content, path))
@@ -60,7 +60,7 @@ def read_sealed(files: Files, name: str, make: Callable[[dict[str, Any]], _Read]
 
 
 def set_aside(files: Files, name: str) -> str:
-    """Renames what cannot be used, so that nothing reads it and nothing is lost; its new name."""
+    """Renames a file that cannot be used, so that nothing reads it and nothing is lost; returns the new name."""
     new, number = f"{name}{ASIDE}", 1
     while files.has(new):
         number += 1

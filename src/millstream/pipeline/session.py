@@ -1,4 +1,4 @@
-"""A Spark session fit for short batches: nothing listens beyond this machine, and workers run this interpreter."""
+"""A Spark session for short batches: it listens on this machine only, and workers run this Python interpreter."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _OF_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.checkpointFileManagerClass": _MANAGER,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    # Any other limit of bytes makes Spark add up the size of the batch after every row: see `limits`.
+    # With any other byte limit Spark adds up the size of the batch after every row: see `limits`.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Our recovery reads Spark's notes of where its sources are: the layout that all versions know.
+    # Recovery reads Spark's offset logs, so they must have the layout that all versions know.
     "spark.sql.streaming.offsetLog.formatVersion": "1",
     "spark.sql.streaming.schemaInference": "false",
     "spark.sql.codegen.wholeStage": "true",
 }
-# What 1 MB texts leave of the 2 GB that Spark has: two tasks, each with a batch of rows read and one on its way to us.
+# With these limits texts of 1 MB fit into Spark's 2 GB: two tasks, each with a batch being read and one being sent.
 _OF_WIDE_ROWS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
     "spark.sql.parquet.columnarReaderBatchSize": "256",
@@ -48,13 +48,13 @@ _OF_CONTEXT = {
     "spark.log.level": "ERROR",
     "spark.sql.streaming.ui.enabled": "false",
     "spark.shuffle.compress": "false",
-    # With checksum files beside them, each of Spark's four small files a batch starts two processes, to set their mode.
+    # With checksum files, each of Spark's four small files a batch would start two processes to set the files' modes.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
-# Nobody else can reach Spark, unless a cluster of other machines is asked for: its executors must reach the driver.
+# Other machines cannot reach Spark, unless a cluster is used, whose executors must reach the driver.
 _OF_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _HERE = re.compile(r"local(\[.*|-cluster\[.*)?|spark://(127\.[\d.]+|localhost|\[::1\])(:\d+)?")
-# Over TCP each batch waits 40 ms for a delayed acknowledgement; a socket file has none, and nobody else can reach it.
+# Over TCP each batch waits 40 ms for a delayed acknowledgement; a Unix socket does not, and is private to the user.
 _BY_FILE = {"spark.python.unix.domain.socket.enabled": "true"}
 _LONGEST_FOLDER = 60
 
@@ -62,14 +62,14 @@ _LONGEST_FOLDER = 60
 def make_session(
     name: str, master: str | None = None, options: dict[str, str] | None = None, log: Path | None = None
 ) -> SparkSession:
-    """The session that is there already, or a new one on all cores of this machine.
+    """The existing session, or a new one on all cores of this machine.
 
-    What Spark and its workers write to their standard error goes to `log`, if one is given.
+    The standard error of Spark and its workers goes to `log`, if one is given.
     """
     active = SparkSession.getActiveSession()
     if active is None:
         find_java()
-        # Spark starts workers with this variable, whatever spark.pyspark.python says.
+        # Spark starts workers by this variable and ignores spark.pyspark.python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         master = master or f"local[{os.cpu_count() or 1},4]"
         loopback = _OF_LOOPBACK if stays_here(master) else {}
@@ -93,18 +93,18 @@ def make_session(
 
 
 def stays_here(master: str) -> bool:
-    """Whether Spark runs on this machine alone."""
+    """Whether Spark runs on this machine only."""
     return _HERE.fullmatch(master) is not None
 
 
 def _sockets() -> dict[str, str]:
-    """Workers are spoken to through socket files where the system has them and their names fit."""
+    """The options to reach workers through Unix sockets, where the system has them and the paths are short enough."""
     return _BY_FILE if hasattr(socket, "AF_UNIX") and len(tempfile.gettempdir()) <= _LONGEST_FOLDER else {}
 
 
 @contextmanager
 def _stderr_to(log: Path | None) -> Iterator[None]:
-    """Processes started inside inherit the log as their standard error."""
+    """Processes started in this context inherit the log as their standard error."""
     if log is None:
         yield
         return
@@ -119,7 +119,7 @@ def _stderr_to(log: Path | None) -> Iterator[None]:
 
 
 def limits(streams: Iterable[Stream]) -> dict[str, str]:
-    """What keeps Spark alive where rows may be wide; nothing where every column has a fixed width."""
+    """Options that keep Spark from running out of memory on wide rows; none where every column has a fixed width."""
     return _OF_WIDE_ROWS if any(_may_be_wide(column.type) for one in streams for column in one.columns) else {}
 
 
@@ -128,7 +128,7 @@ def _may_be_wide(kind: DataType) -> bool:
 
 
 def session_for(spark: SparkSession, streams: Iterable[Stream] = ()) -> SparkSession:
-    """A session of our own beside the user's: the same Spark, with our settings and none of theirs changed."""
+    """A session beside the user's in the same Spark application, with our settings; the user's do not change."""
     own = spark.newSession()
     for key, value in {**_OF_SESSION, **limits(streams)}.items():
         own.conf.set(key, value)

@@ -1,7 +1,7 @@
-"""Which query has rows in which shared folder, noted twice: by the query, for readers, and by the folder.
+"""Which query has rows in which shared folder, recorded twice: with the query, for readers, and with the folder.
 
-`results/<query>/manifest.json` names the folders a query is made of; `results/shared/<folder>/.queries` names the
-queries a folder is for. One can be made anew from the other.
+`results/<query>/manifest.json` names the folders that hold a query's rows; `results/shared/<folder>/.queries` names the
+queries of a folder. Each can be rebuilt from the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def shared_folders(folder: str) -> list[str]:
 
 
 def note_folders(results: str, query: str, folders: Iterable[str]) -> None:
-    """The folders a query is made of."""
+    """Records the folders that hold a query's rows."""
     files = Files.at(f"{results}/{query}")
     files.make()
     listed = [f"../shared/{one}" for one in sorted(folders)]
@@ -37,14 +37,14 @@ def note_folders(results: str, query: str, folders: Iterable[str]) -> None:
 
 
 def note_queries(folder: str, queries: Iterable[str]) -> None:
-    """The queries a shared folder is for."""
+    """Records the queries of a shared folder."""
     files = Files.at(folder)
     files.make()
     files.write(_QUERIES, sealed({"queries": sorted(queries)}))
 
 
 def mend_shared(results: str, tell: Callable[[str], None]) -> None:
-    """Lists that are lost or cannot be read are made anew."""
+    """Rebuilds lists that are lost or damaged."""
     shared = Files.at(f"{results}/shared")
     by_query: dict[str, set[str]] = {}
     for folder in shared.folders():
@@ -70,4 +70,4 @@ def _queries_of(files: Files) -> list[str]:
     try:
         return read_sealed(files, _QUERIES, lambda saved: [str(one) for one in saved["queries"]])
     except DamagedFileError:
-        return []  # the lists of the queries are what readers use
+        return []  # readers use only the lists of the queries

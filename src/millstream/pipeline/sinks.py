@@ -1,7 +1,8 @@
-"""Where results go besides our own files: Spark's writers and Python callbacks, fed from committed batches.
+"""External sinks: Spark's writers and Python callbacks, which get the results of committed batches.
 
 Slots write such a query's rows to the outbox. Once the batch is committed each sink gets them as one DataFrame or
-table, and the files go when it has taken them. After a crash in between it sees the batch again, never half of it.
+table, and the files are deleted when the sink has returned. After a crash in between, the sink gets the whole batch
+again.
 """
 
 from __future__ import annotations
@@ -46,31 +47,31 @@ _CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """A sink outside our own files. Queries with equal ones share a write."""
+    """An external sink. Queries with equal sinks share a write."""
 
     format: str
     options: tuple[tuple[str, str], ...]
 
     @property
     def is_files(self) -> bool:
-        """Whether every batch is a folder of its own."""
+        """Whether it writes files, with a folder for every batch."""
         return self.format in _FILES
 
     @property
     def exactly_once(self) -> bool:
-        """Whether a batch that comes twice is written once."""
+        """Whether a batch that is delivered twice is written once."""
         return self.is_files or self.format in ("delta", "noop", "memory")
 
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """Who takes which query's rows; queries in neither mapping have files of their own."""
+    """The sink of each query; queries in neither mapping have Parquet files of our own."""
 
     external: Mapping[str, External]
     callbacks: Mapping[str, Callback]
 
     def warnings(self) -> list[str]:
-        """What cannot be exactly once, in words."""
+        """Messages about sinks that are not exactly once."""
         found = [
             f"query {name}: a {sink.format} sink is not idempotent: after a crash it may see its last batch twice"
             for name, sink in self.external.items()
@@ -86,20 +87,20 @@ class Sinks:
 
 
 def external_of(query: Query, base: str = "") -> External | None:
-    """The sink a query's options name, or None for Parquet files of our own. A relative path counts from `base`."""
+    """The sink named by a query's options, or None for Parquet files of our own. A relative path counts from `base`."""
     options = {name.lower(): value for name, value in query.options}
     kind = options.get("format", "parquet").lower()
     _check_options(query, kind, options)
     if kind == "parquet":
         return None
-    # Spark reads names in any case of letters; ours must be found again.
+    # Spark's option names are case-insensitive; those that are read here become lower case.
     given = [(name.lower() if name.lower() in _READ_BY_US else name, value) for name, value in query.options]
     rest = ((name, value) for name, value in located(tuple(given), base) if name.lower() not in ("format", "results"))
     return External(kind, tuple(sorted(rest)))
 
 
 def wrong_sinks(script: Script, base: str = "") -> list[ScriptError]:
-    """What can be known to be wrong with where results go, without Spark."""
+    """The errors in sinks that can be found without Spark."""
     found: list[ScriptError] = []
     writers: dict[str, Query] = {}
     for query in script.queries:
@@ -122,7 +123,7 @@ def wrong_sinks(script: Script, base: str = "") -> list[ScriptError]:
 
 
 def check_not_read(query: Query, folder: str, streams: Iterable[Stream], base: str) -> None:
-    """A query that wrote where a stream is read from would feed on its own results."""
+    """Refuses a query that writes to the folder of a stream, since it would read its own results."""
     for stream in streams:
         if is_read(folder, located(stream.options, base)):
             raise ScriptError(
@@ -148,7 +149,7 @@ def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> N
     sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
     for query in queries:
         sink = external_of(query, base)
-        if sink is None or sink.format in ("memory", "console"):  # these we do ourselves
+        if sink is None or sink.format in ("memory", "console"):  # these are implemented here
             continue
         try:
             sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
@@ -199,7 +200,7 @@ def _check_options(query: Query, kind: str, options: Mapping[str, str]) -> None:
 
 
 def _missing(query: Query, kind: str, options: Mapping[str, str]) -> str:
-    """What a format cannot do without, if it is not there."""
+    """The required option that is missing for a format, if any."""
     columns = {output.name for output in query.outputs}
     if kind in _FILES and "path" not in options:
         return "a path"
@@ -213,13 +214,13 @@ def _missing(query: Query, kind: str, options: Mapping[str, str]) -> str:
 
 
 def _check_columns(query: Query, kind: str) -> None:
-    """Formats that cannot hold every type say so only when they write."""
+    """Refuses types that a format cannot hold; Spark would report them only when it writes."""
     if kind == "text" and [output.expr.type for output in query.outputs] != [STRING]:
         valid = "a line of text is one STRING column"
         raise ScriptError(f"{query.name} selects something else", valid, "Select it, or take csv.", query.where)
     whole = "value" not in {output.name for output in query.outputs}
     for output in query.outputs:
-        # Without a `value` the message is all columns together, of any type.
+        # Without a `value` column the message is all columns as JSON, of any type.
         kinds = _MESSAGE.get(output.name) if kind == "kafka" and not (whole and output.name == "key") else None
         if kinds and str(output.expr.type) not in kinds:
             found = f"column {output.name} is {output.expr.type}"
@@ -258,7 +259,7 @@ def deliver(
 
 
 def _empty(taken: Iterable[PublishedFile]) -> None:
-    """At once: where a later sink raises, those before it must not see the batch again."""
+    """Called after each sink: if a later sink raises, those before it must not get the batch again."""
     for final in taken:
         Files.at(final.folder).delete(final.name)
 
@@ -299,7 +300,7 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
         frames = {name: _messages(name, frame) for name, frame in frames.items()}
     whole = _together(list(frames.values()))
     if sink.format in _FILES:
-        # A folder per batch, overwritten where it exists, makes a repeated write harmless.
+        # A folder per batch, overwritten if it exists, makes the write idempotent.
         path = options.pop("path")
         whole.write.format(sink.format).options(**options).mode("overwrite").save(f"{path}/batch={batch:08}")
         return
@@ -315,7 +316,7 @@ def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str,
 
 
 def _messages(name: str, frame: DataFrame) -> DataFrame:
-    """What Kafka takes: `key` and `value` as they are where the query selects them, else all columns as JSON."""
+    """The messages for Kafka: `key` and `value` where the query selects them, else all columns as JSON."""
     from pyspark.sql import functions as sf
 
     if "value" in frame.columns:

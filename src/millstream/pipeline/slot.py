@@ -1,7 +1,8 @@
-"""One slot at work in a Python worker of Spark: its rows of a batch in, a small report out.
+"""One slot in a Python worker of Spark: its rows of a batch in, a small report out.
 
-A worker keeps the shards it has run, so that a slot that stays with it goes on from memory. A shard whose token is not
-the one the manifest names has missed a batch and is restored from the saved chains, whose files are mapped.
+A worker caches the shards it has run, so that a slot that stays with it continues from memory. A cached shard whose
+token differs from the manifest's has missed a batch and is restored from the saved chains, whose files are
+memory-mapped.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPlan:
-    """What a plan means to a slot; the same for all batches until the plan changes."""
+    """What a slot needs to know of a plan; the same for all batches until the plan changes."""
 
     version: str
     plan: Plan
@@ -56,8 +57,8 @@ class SlotPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """What the driver asks of all slots in one batch. `run` names the driver's process, `pipeline` the directory, which
-    lies at `location`. `plan` is a packed SlotPlan of this version.
+    """The driver's request to all slots in one batch. `run` identifies the driver's process, `pipeline` the directory,
+    which is at `location`. `plan` is a packed SlotPlan of this version.
     """
 
     run: str
@@ -74,8 +75,8 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
-    """What a slot tells the driver. With an `error` it tells nothing else: `failed` are the queries to blame,
-    and where there is none the batch as a whole has failed.
+    """A slot's report to the driver. With an `error` all else is empty: `failed` are the queries to blame, and where
+    there are none the batch as a whole has failed.
     """
 
     slot: int
@@ -96,7 +97,7 @@ class SlotReport:
 
 
 def executor() -> str:
-    """The executor this worker belongs to: its machine, and the daemon that started the worker."""
+    """The executor this worker belongs to: the machine, and the daemon that started the worker."""
     return f"{socket.gethostname()} {os.getppid()}"
 
 
@@ -113,9 +114,9 @@ _SHARDS: dict[tuple[str, int], _Cached] = {}
 
 
 def run_slot(request: BatchRequest, slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
-    """A slot's part of a batch."""
+    """Runs a slot's part of a batch."""
     key, token = (request.run, slot), uuid.uuid4().hex[:10]
-    # Out of the cache while it works: a run that fails half-way must not be taken up again.
+    # Removed from the cache while it runs: a shard that fails half-way must not be used again.
     cached = _SHARDS.pop(key, None)
     try:
         report, cached = _run(request, slot, token, batches, cached)
@@ -187,14 +188,14 @@ def _run(
 def _plan(request: BatchRequest) -> SlotPlan:
     found = _PLANS.get(request.plan_version)
     if found is None:
-        # What the driver has just made; plans of before are not needed again.
+        # The plan is new; earlier ones are not needed again.
         _PLANS.clear()
         found = _PLANS[request.plan_version] = unpacked(request.plan)
     return found
 
 
 def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cached | None, held: HeldFiles) -> _Cached:
-    """The slot's shard as the last committed batch left it, with the plan of now."""
+    """The slot's shard as the last committed batch left it, with the current plan."""
     state = request.states.get(slot)
     if cached is None:
         stores, settings = SlotStores(held.files), plan.plan.script.settings
@@ -218,7 +219,7 @@ def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cache
 def _write(
     writer: Writer, targets: Mapping[str, Target], results: Iterator[Results], clock: _Stopwatch
 ) -> dict[tuple[str, int], int]:
-    """Writes results as they are made; how many each query got, by the batch their probing tuples arrived in."""
+    """Writes results as they are made; returns how many each query got, by the batch their probing rows arrived in."""
     served: dict[tuple[str, int], int] = {}
     for queries, rows, arrived in results:
         for query in queries:
@@ -252,7 +253,7 @@ def _read(plan: SlotPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[StreamR
 
 
 def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that came by one route: the columns of their stream, with their key codes and what did not parse."""
+    """The rows of one route: the columns of their stream, with their key codes and the text that did not parse."""
     routing, route = plan.routing, plan.routing.routes[number]
     cause = unkeyed(rows, route)
     if cause:
@@ -265,7 +266,7 @@ def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatc
 
 
 class _Stopwatch:
-    """Where the time of a slot goes."""
+    """Measures where the time of a slot goes."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Where a slot keeps its segments between batches: as files, opened once, that only the driver deletes."""
+"""A slot's segments between batches: files that are opened once and that only the driver deletes."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class SlotStores:
         self._stores: dict[Signature, SlotStore] = {}
 
     def of(self, chain: Signature) -> SlotStore:
-        """A new store for a chain that begins."""
+        """A new store for a new chain."""
         self._stores[chain] = SlotStore(self._files)
         return self._stores[chain]
 
     def begin(self, prefix: str) -> None:
-        """Names of files of the batch that begins start with the prefix."""
+        """Begins a batch, whose file names start with the prefix."""
         for number, store in enumerate(self._stores.values()):
             store.prefix = f"{prefix}{number}-"
 
     def forget_all_but(self, chains: Mapping[Signature, ChainManifest]) -> None:
-        """Segments that these chains no longer name need not stay open; chains that are not among them are gone."""
+        """Closes segments that these chains no longer name, and drops the stores of all other chains."""
         self._stores = {signature: store for signature, store in self._stores.items() if signature in chains}
         for signature, store in self._stores.items():
             store.forget_all_but({entry.name for entry in chains[signature].segments})

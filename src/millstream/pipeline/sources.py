@@ -1,6 +1,6 @@
 """From declared streams to one streaming DataFrame.
 
-A row has the number of its stream, and its columns where the layout puts them. Rows that do not parse keep their text
+A row has the number of its stream, and its values in the columns of the layout. Rows that do not parse have their text
 in `bad`.
 """
 
@@ -31,7 +31,7 @@ _OURS = ("format", "value")
 
 
 def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, DataFrame]) -> DataFrame:
-    """All streams as one DataFrame; `given` holds those a user made."""
+    """All streams as one DataFrame; `given` holds the DataFrames that a user passed."""
     layout = Layout.of(streams)
     parts = []
     for number, stream in enumerate(layout.streams):
@@ -47,7 +47,7 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
 
 
 def _is_corrupt_column(frame: DataFrame, stream: Stream) -> bool:
-    """Whether Spark keeps the text of rows that do not parse, and it is no column of the user's own."""
+    """Whether this is Spark's column for rows that do not parse, and not a column of the user's."""
     return _CORRUPT in frame.columns and stream.find(_CORRUPT) is None
 
 
@@ -91,7 +91,7 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
 
 
 def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
-    """JSON text in the column `value`, as in Kafka topics."""
+    """Parses JSON text in the column `value`, as in Kafka topics."""
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
     text = sf.col("value").cast("string")
     options = {"columnNameOfCorruptRecord": _CORRUPT}
@@ -107,14 +107,14 @@ def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
 def _check_files(
     spark: SparkSession, stream: Stream, kind: str, options: Mapping[str, str], declared: spark_types.StructType
 ) -> None:
-    """Files that are there already and carry their own schema must fit the declaration."""
+    """Refuses existing files whose own schema does not fit the declaration."""
     if kind not in ("parquet", "orc"):
         return
     try:
         path = options["path"]
         found = _schema_of_footer(kind, path) or spark.read.format(kind).load(path).schema
     except AnalysisException:
-        return  # nothing there yet to compare with
+        return  # there is no file yet
     have = {field.name.lower(): field.dataType for field in found.fields}
     for field in declared.fields:
         kind_found = have.get(field.name.lower())
@@ -129,9 +129,9 @@ def _check_files(
 
 
 def _schema_of_footer(kind: str, path: str) -> spark_types.StructType | None:
-    """Of a local folder with Parquet files directly in it; Spark would start a job for what one footer says.
+    """The schema of a local folder with Parquet files directly in it, from one footer; Spark would start a job for it.
 
-    None where it takes Spark to tell: other formats and places, folders whose names hold columns, odd types.
+    None where Spark is needed: other formats and file systems, partitioned folders, unusual types.
     """
     if kind != "parquet" or "://" in path or not Path(path).is_dir():
         return None
@@ -147,7 +147,7 @@ _WIDER = {"tinyint": 1, "smallint": 2, "int": 3, "bigint": 4}
 
 
 def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
-    """Whether Spark's readers turn one type into the other by themselves."""
+    """Whether Spark's readers convert one type into the other by themselves."""
     one, other = found.simpleString(), declared.simpleString()
     if one in _WIDER and other in _WIDER:
         return _WIDER[one] <= _WIDER[other]

@@ -1,7 +1,7 @@
-"""The batch step on the driver: slots run, one manifest commits, then results become visible.
+"""The batch step on the driver: slots run, one manifest commits, then results are published.
 
-A batch whose manifest exists is never redone. One without a manifest never happened: whatever its slots wrote is
-swept away and it starts again from the batch before.
+A batch whose manifest exists is never repeated. A batch without one is not committed: the files its slots wrote are
+deleted, and it starts again from the batch before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from millstream.plan.nodes import Plan, Signature
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedBatch:
-    """A batch that is committed, with all there is to tell of it."""
+    """A committed batch, with everything that is reported about it."""
 
     manifest: Manifest
     plan: Plan
@@ -76,13 +76,13 @@ class Stepper:
         return max(self.manifest.routing) + 1
 
     def recover(self) -> None:
-        """Finishes publishing the last batches and sweeps away what no committed batch names."""
+        """Finishes publishing the last batches and deletes segment files that no kept manifest names."""
         for manifest in reversed(self._kept):
             self._publish(manifest)
         sweep(self._directory.files.below("segments"), self._kept)
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
-        """The plan from the next batch on."""
+        """Sets the plan from the next batch on."""
         late = f"{self._directory.location}/late"
         routing = Routing.of(plan)
         check_codings(self.manifest.codings, routing.codings(), self._directory.location)
@@ -111,10 +111,10 @@ class Stepper:
         arrived: int,
         finish: bool = False,
     ) -> CommittedBatch:
-        """One batch, with rows or without. Raises, with nothing changed, QueryFailed where a query's function does, and
-        BatchFailed where it fails without one to blame.
+        """Runs one batch, with rows or without. If it raises, nothing has changed: QueryFailed where queries are to
+        blame, BatchFailed where none is.
 
-        `now` and `arrived`, when the rows came, are microseconds.
+        `now` and `arrived`, the time the rows arrived, are microseconds.
         """
         if self._slot_plan is None:
             raise RuntimeError("no plan is in use")
@@ -173,7 +173,7 @@ class Stepper:
         )
 
     def _commit(self, after: Manifest, *, sync: bool) -> Manifest:
-        """Everything the batch relies on is there to stay, and the directory is still ours: then it happens."""
+        """Commits once everything the batch relies on is durable and the directory is still held by this run."""
         files, before = self._directory.files, self.manifest
         marks = Checkpoint(files.below("spark")).marks(before, after.spark_batch)
         state = [files.path("segments")] if files.is_local else []
@@ -203,8 +203,8 @@ class Stepper:
         self._kept = kept
 
     def watermarks(self, plan: Plan) -> dict[Signature, int]:
-        """How far event time has come for every chain, by what batches up to now have shown. It never goes back, also
-        not when an idle stream wakes up after a restart: state that was needed for less is gone.
+        """The watermark of every chain, from all batches so far. It never goes back, even when an idle stream has rows
+        again after a restart: state below it is gone.
         """
         found = {}
         for chain in plan.chains:
@@ -213,12 +213,12 @@ class Stepper:
         return found
 
     def had_nothing(self, now: int) -> None:
-        """All streams were asked for rows at this time and had none."""
+        """All streams were polled at this time and had no rows."""
         for clock in self._clocks.values():
             clock.had_nothing(now)
 
     def _note_arrivals(self, greatest: Mapping[str, int], counts: Mapping[str, int], now: int) -> None:
-        """A batch of Spark's has asked every stream for rows."""
+        """Updates the clocks of all streams: a batch of Spark's polls every stream."""
         for name, clock in self._clocks.items():
             if counts.get(name):
                 clock.saw(greatest.get(name, NEVER))
@@ -235,12 +235,12 @@ class Stepper:
 
 
 def _spread(slots: int) -> tuple[int, ...]:
-    """Every group's slot, as even as it goes."""
+    """The slot of every partition group, spread evenly."""
     return tuple(group * slots // GROUPS for group in range(GROUPS))
 
 
 def _raise_failures(reports: Iterable[SlotReport]) -> None:
-    """A report with an error has nothing else in it, and must never be committed."""
+    """Raises the errors in reports; a report with an error is otherwise empty and must never be committed."""
     failed = [report for report in reports if report.error]
     names = {name for report in failed for name in report.failed}
     if names:
@@ -266,7 +266,9 @@ def _counts(reports: Iterable[SlotReport]) -> dict[str, int]:
 
 
 def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[SlotReport]) -> dict[int, int]:
-    """When batches came: this one, those whose units still wait, and all since the oldest whose rows wait for order."""
+    """When batches arrived: this one, those with deferred units, and all since the oldest with rows held back for
+    order.
+    """
     waiting = {batch}
     oldest = min((one.oldest_held for one in reports if one.oldest_held is not None), default=batch)
     for report in reports:

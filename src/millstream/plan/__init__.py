@@ -40,7 +40,7 @@ def make_plan(
     costs: Costs | None = None,
     calibration: Calibration | None = None,
 ) -> Plan:
-    """The shared plan of a script; `costs` overrides what its settings ask for."""
+    """The shared plan of a script; `costs` overrides the costs that its settings choose."""
     plan = Plan(script, statistics or Statistics(), costs or _costs(script, calibration))
     for run in PASSES:
         plan = run(plan)

@@ -1,6 +1,6 @@
 """Pass 1: each query in its canonical form, with streams and predicates in the chain's order.
 
-Also where the planner says plainly what no runner can execute yet.
+It also refuses what no runner can execute yet.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _not_supported(query: Query) -> NotSupportedYet | None:
 
 
 def _member(query: Query) -> Member:
-    """The orientation is fixed by the streams' names; a stream joined with itself by its keys, then by its window."""
+    """The streams' names decide which one is left; for a stream joined with itself the keys decide, then the window."""
     if not isinstance(query.window, TimeWindow):
         raise InternalError(f"query {query.name} has no window in time")
     interval = query.window.bounds[0].interval

@@ -11,14 +11,14 @@ from millstream.plan.costs import Calibration
 
 
 def cache_path() -> Path:
-    """Where the measurement is kept: MILLSTREAM_CACHE, XDG_CACHE_HOME/millstream or ~/.cache/millstream."""
+    """Where the measurement is stored: MILLSTREAM_CACHE, XDG_CACHE_HOME/millstream or ~/.cache/millstream."""
     own = os.environ.get("MILLSTREAM_CACHE")
     root = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream"
     return root / "calibration.json"
 
 
 def load() -> Calibration | None:
-    """The kept measurement, or None where there is none that fits this version."""
+    """The stored measurement, or None where there is none for this version."""
     try:
         kept = json.loads(cache_path().read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,6 @@
-"""Pass 7: nothing is changed any more; a plan that could lose or double rows is refused.
+"""Pass 7: checks the finished plan; refuses one that could lose or duplicate rows.
 
-The engine executes slices, cuts and lanes as they are given and derives none of them again, so what is wrong in a plan
-would be wrong in the results.
+The engine executes slices, cuts and lanes as they are given, so an error in a plan would be an error in the results.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def check_plan(plan: Plan) -> Plan:
 
 
 def _check_slices(chain: Chain) -> None:
-    """They are apart and in order, serve just the queries they overlap, and cover the whole window of each."""
+    """Slices are disjoint and in order, serve exactly the queries they overlap, and cover the whole window of each."""
     for one, other in pairwise(piece.interval for piece in chain.slices):
         if one.hi > other.lo:
             raise InternalError(f"slices {one} and {other} of {chain.title} overlap")
@@ -42,8 +41,8 @@ def _check_slices(chain: Chain) -> None:
 
 
 def _check_lanes(chain: Chain, member: Member) -> None:
-    """A tuple goes into the first lane whose condition it passes: none that the query's tuples may go into ends before
-    the query does, and one takes them all.
+    """A tuple goes into the first lane whose condition it passes. So no lane that the query's tuples may go into may
+    end before the query does, and one lane must take them all.
     """
     for side, condition, reach in (
         (LEFT, member.left, member.interval.hi),

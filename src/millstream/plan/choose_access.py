@@ -13,7 +13,9 @@ def choose_access(plan: Plan) -> Plan:
 
 
 def _access(plan: Plan, chain: Chain) -> Access:
-    """By rates and keys alone. Without an equality there is no key to look up: all rows in the window are compared."""
+    """Depends on rates and keys only. Without an equality there is no key to look up: all rows in the window are
+    compared.
+    """
     if not chain.keys:
         return Access("scan", "scan")
     left, right = chain.streams

@@ -27,7 +27,7 @@ Ranks = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows of state and cost of each way."""
+    """State rows and cost of each way."""
 
     unshared: Estimate
     pull_up: Estimate
@@ -66,13 +66,14 @@ def _pull_up(plan: Plan, chain: Chain) -> Estimate:
 
 
 def _push_down(plan: Plan, chain: Chain) -> Estimate:
-    """Equation 2: each stream is split by the widest query a tuple is good for, and every two parts are joined.
+    """Equation 2: each stream is split by the widest query whose selection a tuple passes, and every two parts are
+    joined.
 
     A join of two parts serves the queries up to the narrower of the two, so its rank is the smaller one.
     """
     members = chain.members
     shares = {side: _shares(plan, chain, side) for side in (LEFT, RIGHT)}
-    # Where next to nothing passes any selection, the part of the widest query stands for a stream of no tuples.
+    # If almost no tuple passes any selection, the part of the widest query stands for an empty stream.
     parts = [found if len(found := np.flatnonzero(shares[side])) else [len(members) - 1] for side in (LEFT, RIGHT)]
     lefts, rights = (grid.ravel() for grid in np.meshgrid(*parts, indexing="ij"))
     ranks = np.minimum(lefts, rights)
@@ -100,14 +101,14 @@ def _conditions(chain: Chain, side: str) -> list[Condition]:
 
 
 def _shares(plan: Plan, chain: Chain, side: str) -> Floats:
-    """For each query, the share of a stream's tuples for which it is the widest one they are good for."""
+    """For each query, the share of a stream's tuples for which it is the widest query whose selection they pass."""
     stream = chain.streams[0] if side == LEFT else chain.streams[1]
     unions = plan.statistics.unions(stream, reversed(_conditions(chain, side)))
     return np.diff(np.array(unions))[::-1]
 
 
 def _told_apart(chain: Chain, side: str, parts: Ranks, ranks: Ranks) -> Ranks:
-    """How many conditions a join must still check on its pairs, beside the one its part of the stream passes."""
+    """How many conditions a join must still check on its pairs, besides the one that its part of the stream passes."""
     conditions = _conditions(chain, side)
     counts: dict[tuple[int, int], int] = {}
     for part, rank in set(zip(parts.tolist(), ranks.tolist(), strict=True)):
@@ -137,7 +138,7 @@ def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
 
 
 def _joined(intervals: Sequence[Interval], side: str, flow: Flow) -> Part:
-    """One direction of a single join of all these windows, with the ages at which windows begin or end inside."""
+    """One direction of a single join of all these windows; cuts are the ages inside at which windows begin or end."""
     present = [span for interval in intervals if (span := span_of(interval, side)) is not None]
     if not present:
         return part_of((0, 0), [], flow)

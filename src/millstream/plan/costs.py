@@ -1,4 +1,4 @@
-"""Steps are counted once and priced twice: in comparisons, as the papers do, or in nanoseconds of this engine.
+"""Costs: steps are counted once and priced in comparisons, as in the papers, or in nanoseconds of this engine.
 
 `StepCounts` holds how often each elementary step happens per second of stream time. A `Costs` object is a price list
 for these steps together with the way pairs are routed inside a merged slice.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 Amount = Any
-"""A float, or an array of floats where the merge pass weighs many slices at once."""
+"""A float, or an array of floats where the merge pass evaluates many slices at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class StepCounts:
         return StepCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(StepCounts)))
 
     def total(self) -> StepCounts:
-        """The sum over all slices or joins weighed at once."""
+        """The sum over all slices or joins evaluated at once."""
         return StepCounts(*(float(np.sum(getattr(self, f.name))) for f in fields(StepCounts)))
 
 
@@ -74,8 +74,8 @@ def route_every(part: Part) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class RouteByClass:
-    """The engine's router: pairs of one segment with another are brought into the order of the cuts that lie between
-    them, at `per_cut` for each beside the first step. Pairs with no cut between them are not routed at all.
+    """The engine's router: it sorts the pairs of two segments by the cuts among them, at `per_cut` for each cut in
+    addition to the first step. Pairs with no cut among them are not routed.
     """
 
     per_cut: float
@@ -101,7 +101,8 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What elementary steps cost, in nanoseconds; by default the median of five `millstream calibrate` on an x86-64.
+    """The costs of elementary steps in nanoseconds; the defaults are medians of five `millstream calibrate` on an
+    x86-64.
 
     `index_insert` includes merging segments, `search_step` the fixed costs of a unit, spread over the rows that probe.
     """

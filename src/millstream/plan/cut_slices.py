@@ -24,7 +24,7 @@ def endpoints(chain: Chain) -> list[int]:
 
 
 def slices_at(chain: Chain, borders: Sequence[int]) -> tuple[Slice, ...]:
-    """Slices between neighbouring borders, without those no query needs."""
+    """Slices between neighbouring borders, without those that no query needs."""
     los = np.array([member.interval.lo for member in chain.members], dtype=np.int64)
     his = np.array([member.interval.hi for member in chain.members], dtype=np.int64)
     names = np.array([member.name for member in chain.members], dtype=object)

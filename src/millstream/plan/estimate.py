@@ -1,7 +1,7 @@
-"""How much state a chain holds and how much work it does: the arithmetic under merging, comparing and explaining.
+"""Estimates of a chain's state and work, which merging, comparing and explaining use.
 
-A chain is looked at as two flows, one per direction. In each, the share of tuples that are still needed falls with
-their age, lane by lane.
+A chain is modelled as two flows, one per direction. In each, the share of tuples that are still needed falls with their
+age, lane by lane.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ages = npt.NDArray[np.int64]
 _SPAN = 0.4
 """How much of the widest window the pairs of two segments cover: large segments span a quarter of it, and a batch."""
 _STEPS = 3.0
-"""What a search for a slice's boundary costs beside the steps of its binary search, in such steps."""
+"""The fixed cost of searching a slice's boundary, in steps of its binary search."""
 
 
 class Shares:
@@ -39,7 +39,7 @@ class Shares:
         return self._shares[np.searchsorted(self._ages, -np.asarray(age))]
 
     def filters(self, age: Amount) -> Amount:
-        """How many conditions must still be told apart at this age: none where all queries left ask for the same."""
+        """How many conditions must still be checked at this age: none where all remaining queries have the same."""
         count = np.searchsorted(self._ages, -np.asarray(age))
         return np.where(count > 1, self._conditions[count], 0)
 
@@ -48,13 +48,13 @@ class Shares:
         return [-age for age in self._ages[::-1].tolist() if age < 0]
 
     def seconds(self, lag: int) -> float:
-        """How long tuples stay on average, with a watermark that lags so far behind."""
+        """How long tuples stay on average, with a watermark that lags this far behind."""
         stays = np.maximum(lag - self._ages, 0)
         return float(np.sum(np.diff(self._shares) * stays)) / SECOND
 
 
 class Flow:
-    """One direction with its rates: `probe_rate` tuples a second look into the state of the other stream."""
+    """One direction with its rates: `probe_rate` tuples a second probe the state of the other stream."""
 
     def __init__(
         self, state_rate: Amount, probe_rate: Amount, selectivity: float, access: str, waiting: Shares, probing: Shares
@@ -74,9 +74,9 @@ class Flow:
         return Flow(*rates, self.selectivity, self.access, self.waiting, self.probing)
 
     def slice_work(self, part: Part, costs: Costs) -> StepCounts:
-        """What one slice costs in this direction; nothing where it has no extent in it.
+        """The work of one slice in this direction; none where it has no extent in it.
 
-        Tuples that nobody needs any more are not compared, however far the slice reaches.
+        Tuples that no query needs any more are not compared, however far the slice reaches.
         """
         present = np.where(part.end > part.start, 1.0, 0.0)
         probes = self.probe_rate * self.probing.at(part.start) * present
@@ -99,7 +99,7 @@ class Flow:
         )
 
     def fixed_work(self, unions: int) -> StepCounts:
-        """What the direction costs however it is sliced."""
+        """The work of the direction that does not depend on slicing."""
         return StepCounts(
             inserts=self.state_rate * self.waiting.at(0),
             merged=self.probe_rate * unions,
@@ -127,7 +127,7 @@ def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Rows of state and work of one way to run the queries of a chain."""
+    """State rows and work of one way to run the queries of a chain."""
 
     left_rows: float
     right_rows: float
@@ -140,7 +140,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, chain: Chain) -> Estimate:
-    """The chain as it is sliced now."""
+    """The estimate of the chain as it is sliced."""
     work = StepCounts(filtered=selection_work(plan, chain))
     rows = []
     for flow, side, stream in zip(flows(plan, chain), (LEFT, RIGHT), chain.streams, strict=True):
@@ -154,7 +154,7 @@ def estimate(plan: Plan, chain: Chain) -> Estimate:
 
 
 def lag(chain: Chain) -> int:
-    """How far the watermark stays behind the newest tuples: state is kept for so much longer."""
+    """How far the watermark lags behind the newest tuples: state is kept for that much longer."""
     return max(stream.delay for stream in chain.streams)
 
 
@@ -169,7 +169,7 @@ def span_of(interval: Interval, side: str) -> tuple[int, int] | None:
 
 
 def _unions(chain: Chain, side: str) -> int:
-    """How many queries are put together from more than one slice, before any are merged."""
+    """How many queries are unions of more than one slice, before slices are merged."""
     spans = [span for member in chain.members if (span := span_of(member.interval, side)) is not None]
     ages = sorted({age for span in spans for age in span})
     return sum(1 for span in spans if bisect_left(ages, span[1]) > bisect_right(ages, span[0]))
@@ -198,7 +198,7 @@ class Borders:
         self._gaps = np.concatenate(([0], np.cumsum(np.minimum(np.diff(ages), span))))
 
     def ending_at(self, node: int) -> Part:
-        """All slices that end at one of the ages, each beginning at one before it, with the other ages as cuts."""
+        """All slices that end at one of the ages, one for each earlier age as start, with the ages between as cuts."""
         ages, first = self.ages, np.arange(node)
         start, end = ages[:node], np.full(node, ages[node])
         inside = node - 1 - first
@@ -210,7 +210,7 @@ class Borders:
         return Part(start, end, np.zeros(node), inside, start + all_but_last, near, met)
 
     def _around(self, node: int, start: Ages, half: int) -> Ages:
-        """For slices that begin at these ages and end at a node: what lies around each cut inside, all added up."""
+        """For slices that begin at these ages and end at a node: the sum of the widths around all cuts inside."""
         first, end = np.arange(node) + 1, int(self.ages[node])
         low = np.clip(np.searchsorted(self.ages, start + half), first, node)
         high = np.clip(np.searchsorted(self.ages, end - half), first, node)
@@ -221,5 +221,5 @@ class Borders:
 
 
 def stacked(parts: Sequence[Part]) -> Part:
-    """Many parts as one with arrays, to be weighed at once."""
+    """Many parts as one part of arrays, to be evaluated at once."""
     return Part(*(np.array([getattr(part, f.name) for part in parts]) for f in fields(Part)))

@@ -1,12 +1,12 @@
 """Pass 6: merge neighbouring slices where routing pairs is cheaper than searching boundaries (state-slice 5.2).
 
-Each direction is a graph of its own: the nodes are the ages at which queries begin or end, an edge is a slice
-between two of them, its length what that slice costs. The cheapest way to merge is the shortest path, and since
-edges only lead outward one sweep finds it. All edges that end at a node are weighed at once.
+Each direction is a graph of its own: the nodes are the ages at which queries begin or end, an edge is a slice between
+two of them, its length what that slice costs. The cheapest way to merge is the shortest path, and since edges only lead
+outward one sweep finds it. All edges that end at a node are evaluated at once.
 
-Where a budget may put work off, a query has its rows when all slices up to its end are done, so the cost of a slice is
-counted for every query that still waits for it, in parts of what the query would cost alone. The shortest path is then
-the chain with the least mean slowdown: small windows, which would be done soon, are not made to wait for large ones.
+With a budget, work may be deferred: a query has its rows when all slices up to its end are done. So the cost of a slice
+counts for every query that still waits for it, relative to the cost of that query alone. The shortest path is then the
+chain with the least mean slowdown: small windows, which are done soon, do not wait for large ones.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _merge(plan: Plan, chain: Chain) -> Chain:
 
 
 def _waiting(plan: Plan, chain: Chain, side: str, flow: Flow) -> Weigh:
-    """How much the cost of slices that begin at these ages counts: once; or where work may be deferred, for every query
-    that ends later, divided by what it would cost alone.
+    """The weight of the cost of slices that begin at these ages: one; or, where work may be deferred, the sum over all
+    queries that end later of 1 / (cost of the query alone).
     """
     spans = sorted(
         (span for member in chain.members if (span := span_of(member.interval, side)) is not None),
@@ -63,7 +63,7 @@ def _waiting(plan: Plan, chain: Chain, side: str, flow: Flow) -> Weigh:
 
 
 def _runs(spans: Iterable[tuple[int, int]]) -> Iterator[Ages]:
-    """The borders of each stretch of slices without a gap, in ages."""
+    """The borders of each run of slices without a gap, in ages."""
     borders: list[int] = []
     for start, end in sorted(spans):
         if borders and borders[-1] != start:

@@ -1,4 +1,4 @@
-"""What a plan is made of. All immutable; each pass returns a plan that knows more than the one before."""
+"""The nodes of a plan. All are immutable; each pass returns a plan with more decided than the one before."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Condition = frozenset[Expr]
 
 LEFT, RIGHT = "left", "right"
 Signature = str
-"""What makes a chain: its streams and the structure of its join predicate, written as JSON. It names a chain's state in
-manifests, so two predicates have one signature only if they are one predicate, however their columns are called.
+"""The identity of a chain: its streams and the structure of its join predicate, as JSON. It names a chain's state in
+manifests, so different predicates must have different signatures, whatever their columns are called.
 """
 
 
@@ -53,7 +53,7 @@ class Member:
 
     @property
     def title(self) -> tuple[str, ...]:
-        """The same as a person reads it. Different predicates may read alike."""
+        """The signature as text for people. Different predicates may have the same text."""
         left, right = self.streams
         return (left.name, right.name, *(f"{_plain(key.left)} = {_plain(key.right)}" for key in self.keys))
 
@@ -62,8 +62,8 @@ class Member:
 class Lane:
     """Tuples that pass `condition` are needed until the watermark passes their time plus `reach` (microseconds).
 
-    A reach of zero or less is that of a stream whose tuples only meet earlier ones: they wait for those that arrive out
-    of order, and for nothing else.
+    A reach of zero or less is that of a stream whose tuples only match earlier ones: they are kept only for tuples that
+    arrive out of order.
     """
 
     reach: int
@@ -72,10 +72,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One of the two joins a window join is made of: one stream waits as state, the other probes it.
+    """One of the two halves of a window join: one stream is the state, the other probes it.
 
-    `kept` are the lanes of the waiting stream, from the farthest reach to the nearest: a tuple goes into the first
-    whose condition it passes, and is not kept where it passes none. `waiting` and `probing` are what queries ask of
+    `kept` are the lanes of the state stream, from the farthest reach to the nearest: a tuple goes into the first whose
+    condition it passes, and is not kept where it passes none. `waiting` and `probing` are the selections of queries on
     the two streams at ages above zero: every condition with the age at which its last query ends, farthest first.
     """
 
@@ -86,7 +86,7 @@ class Direction:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An interval of the axis that is joined in one go, and the queries it serves.
+    """An interval of the axis that is joined as a whole, and the queries it serves.
 
     Its pairs are routed at `cuts`, where queries begin or end inside it.
     """
@@ -132,12 +132,12 @@ class Chain:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What to call the two sides; a stream joined with itself is told apart by number."""
+        """The names of the two sides; the sides of a stream joined with itself are numbered."""
         left, right = (stream.name for stream in self.streams)
         return (left, right) if left != right else (f"{left}#1", f"{right}#2")
 
     def lanes(self, side: str) -> tuple[Lane, ...]:
-        """What is kept of a side's tuples, and how long."""
+        """Which of a side's tuples are kept, and how long."""
         return (self.left_state if side == LEFT else self.right_state).kept
 
     def sql(self, expr: Expr) -> str:

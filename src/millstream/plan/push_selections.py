@@ -1,9 +1,9 @@
 """Pass 5: selections go into the state (state-slice section 6).
 
-A tuple is needed up to the farthest age that any query whose selection it passes still asks for. The conditions,
-from the farthest reach down, are the disjunctions of the paper: the first one a tuple passes is its lane, and a
-condition that says no more than one before it is left out. Lanes end where queries do, however slices are merged, so
-state is that of the paper's memory-optimal chain under every slicing.
+A tuple is needed up to the farthest age of any query whose selection it passes. The conditions, from the farthest reach
+down, are the disjunctions of the paper: the first one a tuple passes is its lane, and a condition that implies one
+before it is left out. Lanes end where queries end, however slices are merged, so state is that of the paper's
+memory-optimal chain under every slicing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def push(chain: Chain) -> Chain:
 def _asked(
     chain: Chain, span: Callable[[Interval], tuple[int, int] | None]
 ) -> tuple[tuple[Lane, ...], tuple[Lane, ...]]:
-    """What one direction's queries ask of the left and of the right stream."""
+    """The conditions of one direction's queries on the left and on the right stream."""
     reaches = [(found[1], member) for member in chain.members if (found := span(member.interval)) is not None]
     left = _farthest((reach, member.left) for reach, member in reaches)
     right = _farthest((reach, member.right) for reach, member in reaches)
@@ -50,7 +50,7 @@ def _farthest(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
 
 
 def _kept(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
-    """The lanes, without those that say no more than one before them."""
+    """The lanes, without those whose condition implies an earlier one."""
     kept: list[Lane] = []
     for lane in _farthest(pairs):
         if not any(other.condition <= lane.condition for other in kept):

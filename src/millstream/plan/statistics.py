@@ -1,4 +1,4 @@
-"""What the planner believes about the streams: rates, key counts and selectivities.
+"""The planner's statistics of the streams: rates, key counts and selectivities.
 
 Until run-time statistics exist they come from the hints `rate` and `keys` and from rules of thumb.
 """
@@ -35,7 +35,7 @@ class Statistics:
         return min(1 / self.keys(left), 1 / self.keys(right)) if keyed else 1.0
 
     def selectivity(self, stream: Stream, condition: Iterable[Expr]) -> float:
-        """The share of a stream's tuples that pass all conjuncts, taken as independent."""
+        """The share of a stream's tuples that pass all conjuncts, assumed to be independent."""
         return prod(self._one(stream, predicate) for predicate in condition)
 
     def unions(self, stream: Stream, conditions: Iterable[frozenset[Expr]]) -> list[float]:

@@ -27,7 +27,7 @@ __all__ = ["Declared", "Statement", "declared", "read", "same", "split"]
 
 
 def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = None) -> Script:
-    """What the script declares, in any order. Whatever is wrong goes to `errors` and is left out."""
+    """What the script declares, in any order. Invalid statements are reported to `errors` and left out."""
     text = Text(sql)
     parsed = statements(text, errors)
     streams: dict[str, Stream] = {}
@@ -56,7 +56,7 @@ def read(sql: str, errors: Errors, functions: Mapping[str, Function] | None = No
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a statement declares: its kind ('stream', 'query' or 'set'), the name, and where that stands."""
+    """What a statement declares: its kind ('stream', 'query' or 'set'), the name, and its place in the text."""
 
     kind: str
     name: str

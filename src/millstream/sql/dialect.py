@@ -176,7 +176,7 @@ class MillstreamParser(TermParser):
 
 
 class Millstream(Dialect):
-    """Identifiers stand plain, in double quotes or in backticks; strings in single quotes."""
+    """Identifiers are plain, in double quotes or in backticks; strings are in single quotes."""
 
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]

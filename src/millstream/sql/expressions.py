@@ -1,7 +1,7 @@
 """Expressions of the text to typed expressions of the model.
 
-Reports what is wrong and goes on: a part that cannot be bound becomes None, and whoever holds it becomes None too,
-so one mistake gives one error and independent mistakes give one each.
+Binding reports an error and goes on: a part that cannot be bound becomes None, and every expression that contains it
+becomes None too. So one mistake gives one error, and independent mistakes give one each.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Binder:
         self._functions = {**BUILTINS, **functions}
         self._text = text
         self._depth = 0
-        self._told = False  # that this expression is too deep, which it may be in many places
+        self._told = False  # whether "too deep" is reported for this expression, which may be too deep in many places
         self._sizes: dict[int, tuple[Expr, int]] = {}
 
     def bind(self, node: exp.Expr) -> Expr | None:
-        """The typed expression, or None after reporting why there is none."""
+        """The typed expression, or None after reporting an error."""
         self._depth += 1
         try:
             if self._depth > operators.DEEPEST:
@@ -71,12 +71,12 @@ class Binder:
             self._told = self._told and self._depth > 0
 
     def _size(self, expr: Expr) -> int:
-        """How many parts an expression has when it is written out."""
+        """How many nodes an expression has when it is written out."""
         if not isinstance(expr, Call):
             return 1
         known = self._sizes.get(id(expr))
         if known is None:
-            # Kept with the expression, so that no other gets its id.
+            # Stored with the expression, so that its id is not reused.
             known = self._sizes[id(expr)] = (expr, 1 + sum(self._size(arg) for arg in expr.args))
         return known[1]
 
@@ -250,7 +250,7 @@ class Binder:
         return operators.choice(whens, values)
 
     def _tests(self, node: exp.Expr) -> list[Expr | None]:
-        """The conditions of a CASE; what stands after CASE is bound once and compared with each."""
+        """The conditions of a CASE; the operand after CASE is bound once and compared with each."""
         branches = node.args["ifs"]
         if not node.this:
             return [self.boolean(branch.this) for branch in branches]
@@ -305,14 +305,14 @@ class Binder:
 
 
 def _is_in_days(node: exp.Expr) -> bool:
-    """Whether this is an interval that is written in days, in brackets and with a minus sign too."""
+    """Whether this is an interval written in days, possibly with parentheses or a minus sign."""
     while isinstance(node, exp.Paren | exp.Neg):
         node = node.this
     return isinstance(node, exp.Interval) and in_days(node.this)
 
 
 def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    """The operands of a whole run of ANDs or ORs, which sqlglot nests as deep as they are many."""
+    """The operands of a chain of ANDs or ORs, which sqlglot nests one level for each."""
     found, rest = [], [node]
     while rest:
         part = rest.pop()

@@ -1,4 +1,4 @@
-"""What the grammar makes of the text, where sqlglot has no node for it."""
+"""Syntax nodes that sqlglot does not have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Option(exp.Expression):
 
 
 class SourceRef(exp.Expression):
-    """A stream in FROM, with the condition it is joined by where it stands after JOIN."""
+    """A stream in FROM, with its join condition where it follows JOIN."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "on": False, "using": False}
 
@@ -71,6 +71,6 @@ class WindowClause(exp.Expression):
 
 
 class WindowSize(exp.Expression):
-    """`source` is None where the length holds for all."""
+    """`source` is None where the length applies to all sources."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "source": False}

@@ -1,4 +1,4 @@
-"""What operators make of typed operands: the types they become, and what has no meaning."""
+"""The typing of operators: the types of their operands and results, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from millstream.model.functions import widest
 from millstream.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
 
 _LEAST = {INT: -(2**31), BIGINT: -(2**63)}
-"""Whose opposite has no place in its type."""
+"""The least value of each type, whose negation does not fit the type."""
 DEEPEST = 100
 LARGEST = 50_000
-# Two operands of the remainder have so many digits together at most, at their common scale.
+# The most digits that two operands of the remainder may have together, at their common scale.
 _REMAINDER_DIGITS = 74
 
 
@@ -42,7 +42,7 @@ def typed_null(expr: Expr, kind: DataType) -> Expr:
 
 
 def compared(op: str, left: Expr, right: Expr) -> Call:
-    """A comparison; a string constant beside a time is read as that time."""
+    """A comparison; a string constant compared with a time is read as a time."""
     left, right = coerced(left, right.type), coerced(right, left.type)
     common = types.common(*(exact.type for exact in _exact(left, right)))
     nested = Family.NESTED in (left.type.family, right.type.family)
@@ -63,7 +63,7 @@ def compared(op: str, left: Expr, right: Expr) -> Call:
 
 
 def _exact(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """A whole constant beside a DECIMAL is one of as many digits as it is written with."""
+    """A whole-number constant beside a DECIMAL becomes a DECIMAL with as many digits as the constant has."""
 
     def fitted(expr: Expr, other: Expr) -> Expr:
         if not (isinstance(expr, Literal) and expr.type.is_integer and other.type.name == "DECIMAL"):
@@ -128,7 +128,7 @@ def _number_type(op: str, left: DataType, right: DataType) -> DataType:
 
 
 def choice(whens: Sequence[Expr], values: Sequence[Expr]) -> Expr:
-    """A CASE; the last value stands for all other rows."""
+    """A CASE; the last value is for all other rows."""
     kind = widest([value.type for value in values])
     if kind is None:
         names = " and ".join(dict.fromkeys(str(value.type) for value in values if value.type != NULL))
@@ -179,7 +179,7 @@ def coerced(expr: Expr, wanted: DataType) -> Expr:
 
 
 def check_pattern(pattern: str) -> None:
-    """In a pattern of LIKE a backslash stands before %, _ or another backslash."""
+    """Refuses a LIKE pattern with a backslash that is not followed by %, _ or another backslash."""
     rest = iter(pattern)
     for character in rest:
         if character == "\\" and next(rest, "") not in ("%", "_", "\\"):

@@ -9,7 +9,7 @@ from millstream.sql.report import Report
 
 
 def options_of(node: exp.Expr, report: Report) -> dict[str, exp.Expr]:
-    """Options by name in lower case, in the order written; a name may stand once."""
+    """Options by name in lower case, in the order written; a name may occur once."""
     found: dict[str, exp.Expr] = {}
     for option in node.args.get("options") or []:
         name = str(option.this)

@@ -26,7 +26,7 @@ from millstream.sql.windows import TimeBounds, window_clause
 def bind_query(
     node: CreateQuery, streams: Mapping[str, Stream], functions: Mapping[str, Function], text: Text, errors: Errors
 ) -> Query | None:
-    """The query, or None after reporting everything that is wrong with it."""
+    """The query, or None after reporting all its errors."""
     report = Report(text, errors, node.this.name)
     try:
         return _bind_query(node, streams, functions, text, report)
@@ -68,7 +68,7 @@ def _bind_query(
 
 
 def _scope(node: CreateQuery, streams: Mapping[str, Stream], report: Report) -> Scope | None:
-    """The sources of FROM, or None after reporting what is wrong with some of them."""
+    """The sources of FROM, or None after reporting errors in them."""
     before = report.count
     found: list[Source] = []
     for ref in node.args["sources"]:
@@ -116,7 +116,7 @@ def _source(ref: exp.Expr, streams: Mapping[str, Stream]) -> Source:
 
 
 def _conditions(node: CreateQuery, binder: Binder) -> list[tuple[exp.Expr, Expr | None]]:
-    """The conjuncts of every ON, USING and WHERE, each with what it is bound to."""
+    """The conjuncts of every ON, USING and WHERE, each with its bound expression."""
     found: list[tuple[exp.Expr, Expr | None]] = []
     for position, ref in enumerate(node.args["sources"]):
         if ref.args.get("on"):
@@ -146,7 +146,7 @@ def _using(name: str, position: int, scope: Scope) -> Expr:
 def _sorted_out(
     predicates: Sequence[Expr], count: int
 ) -> tuple[tuple[Key, ...], tuple[tuple[Expr, ...], ...], tuple[Expr, ...]]:
-    """Keys, selections on one source, and what is left over."""
+    """Splits the conjuncts into keys, selections on one source, and residual predicates."""
     keys: dict[Key, None] = {}
     selections: list[set[Expr]] = [set() for _ in range(count)]
     residual: set[Expr] = set()
@@ -180,7 +180,7 @@ def _key(predicate: Expr) -> Key | None:
 
 
 def _check_joined(predicates: Sequence[Expr], scope: Scope, node: CreateQuery, report: Report) -> None:
-    """Every source is tied to the first by predicates over several sources."""
+    """Refuses a source that no predicate connects with the first, directly or through others."""
     links = [looks_at for predicate in predicates if len(looks_at := sources(predicate)) > 1]
     reached = {0}
     for _ in scope.sources:
@@ -200,7 +200,7 @@ def _check_joined(predicates: Sequence[Expr], scope: Scope, node: CreateQuery, r
 def _window(
     clause: exp.Expr | None, bounds: TimeBounds, binder: Binder, about_time: exp.Expr, *, complete: bool
 ) -> TimeWindow | RowsWindow | None:
-    """The window; where some condition could not be bound, a bound may be missing only for that."""
+    """The window; a missing bound is not reported where some condition could not be bound."""
     try:
         if clause is None:
             return bounds.window() if complete else None
@@ -217,7 +217,7 @@ def _window(
 
 
 def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[Output, ...] | None:
-    """The SELECT list. A column that needs it is named after its source too: T_Value, H_Value."""
+    """The SELECT list. Where names would clash, a column is named after its source too: T_Value, H_Value."""
     named: list[tuple[exp.Expr, str | None, Expr]] = []
     complete = True
     for node in nodes:

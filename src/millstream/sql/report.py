@@ -1,4 +1,4 @@
-"""How the parts of this room say that something is wrong: an error, and the node it is about."""
+"""How this room reports errors: an error, and the node it is about."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Report:
         self._errors.add(self.placed(error, node))
 
     def place(self, node: exp.Expr) -> Where:
-        """Where a node stands."""
+        """The place of a node in the text."""
         return self._text.where(node, self._query)
 
     def placed(self, error: ScriptError, node: exp.Expr) -> ScriptError:
-        """The error at the node, unless it knows a better place."""
+        """The error with the node's place, unless it has a more exact one."""
         return error.at(self.place(node))

@@ -1,7 +1,7 @@
-"""Whether two statements say the same.
+"""Whether two statements have the same syntax tree.
 
-Blanks, comments, the letters of keywords and of names do not matter. What is quoted as text does, and so does the
-spelling of a name that a reader of the results sees: an alias, or a source that columns are named after.
+Blanks, comments, and the case of keywords and names do not matter. String constants do, and so does the case of a name
+that appears in the results: an alias, or a source that columns are named after.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def same(one: str, other: str) -> bool:
 def _said(text: str) -> object:
     errors = Errors()
     found = statements(Text(text), errors)
-    # What does not parse is compared as it stands.
+    # Text that does not parse is compared literally.
     return text if list(errors) else tuple(_shape(node, shown=False) for node in found.nodes)
 
 
 def _shape(node: object, *, shown: bool) -> object:
-    """A statement as nested tuples; `shown` where the case of a name's letters counts."""
+    """A statement as nested tuples; `shown` where the case of a name matters."""
     if isinstance(node, list):
         return tuple(_shape(part, shown=shown) for part in node)
     if isinstance(node, exp.Literal):

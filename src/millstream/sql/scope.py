@@ -1,4 +1,4 @@
-"""Names: which source and column a name in a query means."""
+"""Name resolution: which source and column a name in a query means."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Scope:
         raise ScriptError(f'no source "{name}" in this query', f"FROM names {listing(aliases)}", todo)
 
     def resolve(self, path: Sequence[str], places: Sequence[Where]) -> Expr:
-        """`column`, `source.column`, and fields of structs behind either; errors stand at the name they are about."""
+        """Resolves `column`, `source.column`, and fields of structs after either; errors have the place of the name
+        they are about.
+        """
         index = self._find(path[0]) if len(path) > 1 else None
         depth = 0 if index is None else 1
         try:

@@ -20,9 +20,9 @@ OURS = ("time", "delay", "idle", "rate", "keys")
 
 
 def bind_stream(node: CreateStream, report: Report) -> Stream | None:
-    """The stream, or None after reporting everything that is wrong with it.
+    """The stream, or None after reporting all its errors.
 
-    Our own options are taken out, all others go to the reader as they are.
+    Millstream's own options are removed; all others go to the reader unchanged.
     """
     name = node.this.name
     try:

@@ -1,8 +1,8 @@
 """The grammar of expressions: sqlglot's operators over our own leaves.
 
-sqlglot reads the SQL of thirty systems and forgives much: it leaves out what is missing and skips what it does not
-know. A script must mean what it says, so everything below the operators is read here, strictly, and remembers where
-it stands. Functions stay plain names: which functions there are is said in one place, `model.functions`.
+sqlglot reads the SQL of thirty systems and is lenient: it accepts missing parts and skips what it does not know. A
+script must be read strictly, so everything below the operators is parsed here, and nodes keep their position in the
+text. Functions stay plain names: `model.functions` is the one place that defines them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MISSING = "Required here"
 _ROWS = "a query gives joined rows, one by one", "Apply it to the results."
 _ONE_SELECT = "a query is one SELECT", "Write one query for each SELECT."
 _PATTERN = "patterns are written with LIKE, % and _", "Use LIKE, or register a function."
-# Words of SQL that are not ours, each with what is valid and what to do.
+# SQL keywords that are not part of the language, each with what is valid and what to do.
 FOREIGN: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("GROUP BY", "HAVING", "ORDER BY", "SORT BY", "LIMIT", "FETCH", "OFFSET", "QUALIFY"), _ROWS),
     **dict.fromkeys(("OVER", "FILTER", "DISTINCT", "TABLESAMPLE", "PIVOT", "UNPIVOT"), _ROWS),
@@ -81,7 +81,7 @@ class TermParser(parser.Parser):
     }
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
-        """Every complaint of sqlglot's or ours, in a user's words."""
+        """Raises every syntax error, sqlglot's or ours, as a message for users."""
         at = token or self._curr
         if not at:
             end = self._tokens[-1].end + 1 if self._tokens else 0
@@ -107,7 +107,7 @@ class TermParser(parser.Parser):
             self.raise_error(f"Expected {shown}")
 
     def _list(self, parse: Callable[[], T | None]) -> list[T]:
-        """At least one, with commas between them."""
+        """A comma-separated list of at least one."""
         items = [self._required(parse)]
         while self._match(TokenType.COMMA):
             items.append(self._required(parse))
@@ -120,13 +120,13 @@ class TermParser(parser.Parser):
         return name
 
     def _parse_implicit_alias(self, tokens: Collection[TokenType]) -> exp.Expr | None:
-        """A name without AS; a word of SQL that is not ours is none."""
+        """An alias without AS; an SQL keyword that is not part of the language is not an alias."""
         if self._curr.token_type != TokenType.IDENTIFIER and self._curr.text.upper() in FOREIGN:
             return None
         return self._parse_id_var(any_token=False, tokens=tokens)
 
     def _parse_select(self, *_args: bool, **_options: bool) -> exp.Expr | None:
-        """sqlglot looks for a subquery wherever one may stand; we have none."""
+        """sqlglot tries to parse a subquery wherever one may occur; the language has none."""
         if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
             found, valid = "a subquery is not part of the language", "a query is one SELECT over streams"
             raise SyntaxProblem(found, self._curr.start, valid, "Write it without the inner SELECT.")
@@ -139,7 +139,7 @@ class TermParser(parser.Parser):
         return node if node is None or node.meta.get("start") == first.start else node.update_positions(first)
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
-        """A leaf; sqlglot's name for it is older than its work."""
+        """Parses a leaf: that is what sqlglot calls this method for, whatever its name says."""
         del parse_interval, fallback_to_identifier
         node = self._parse_leaf()
         while node is not None and self._match(TokenType.DCOLON):
@@ -271,7 +271,7 @@ class TermParser(parser.Parser):
         return node
 
     def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """NOT BETWEEN, NOT IN, NOT LIKE; sqlglot would mark a LIKE and not wrap it."""
+        """NOT BETWEEN, NOT IN, NOT LIKE as a NOT node; sqlglot would only set a flag on a LIKE."""
         return this and self.expression(exp.Not(this=this))
 
     def _parse_length(self) -> exp.Expr:
@@ -318,7 +318,7 @@ class TermParser(parser.Parser):
 
 
 def written(paren: exp.Paren) -> exp.Paren:
-    """Parentheses that stand in the text, not those sqlglot puts around IS."""
+    """Marks parentheses that are in the text, unlike those sqlglot adds around IS."""
     paren.meta["written"] = True
     return paren
 

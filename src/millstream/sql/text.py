@@ -14,7 +14,7 @@ from millstream.errors import Errors, ScriptError, Where
 from millstream.sql.dialect import QUERY_SHAPE, SET_SHAPE, STREAM_SHAPE, Millstream
 from millstream.sql.terms import SyntaxProblem
 
-# What a script is made of between quotes and comments; an opening without its end is left to the last branch.
+# The quotes and comments of a script; the last branch matches an opening that is never closed.
 _PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
@@ -42,14 +42,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """The statements that parse, and the names of streams whose statement does not."""
+    """The statements that parse, and the names of streams whose declaration does not."""
 
     nodes: tuple[exp.Expr, ...]
     broken_streams: frozenset[str]
 
 
 def statements(text: Text, errors: Errors) -> Statements:
-    """The statements of a script; an error is reported for each that does not parse."""
+    """The statements of a script; reports an error for each that does not parse."""
     chunks = _chunks(text, errors)
     nodes: list[exp.Expr] = []
     broken: set[str] = set()
@@ -113,7 +113,7 @@ def _chunks(text: Text, errors: Errors) -> list[list[Token]]:
 
 
 def _token_error(text: Text) -> ScriptError:
-    """The tokenizer stops at nothing but what is opened and never closed."""
+    """The tokenizer fails only on a quote or comment that is opened and never closed."""
     opened = next((piece for piece in _PIECES.finditer(text.sql) if piece["open"]), None)
     place = text.place(opened.start() if opened else 0)
     if opened is None or opened["open"] == "/*":

@@ -17,7 +17,7 @@ _SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 
 
 def data_type(node: exp.Expr, report: Report) -> DataType:
-    """The type; an error stands at the part of it that is wrong."""
+    """The type; an error has the place of the part that is wrong."""
     try:
         if _depth(node) > DEEPEST:
             raise ScriptError("a type nested too deeply", f"types nest {DEEPEST} levels", "Split it into columns.")
@@ -27,7 +27,7 @@ def data_type(node: exp.Expr, report: Report) -> DataType:
 
 
 def _depth(node: exp.Expr) -> int:
-    """In how many types a type stands."""
+    """How deeply a type is nested in other types."""
     depth, parent = 0, node.parent
     while parent is not None:
         depth += isinstance(parent, TypeName)

@@ -33,7 +33,7 @@ class TimeBounds:
         return bool(self._most)
 
     def take(self, predicate: Expr) -> bool:
-        """Whether the predicate is a bound on two sources' times; if so it is kept here."""
+        """Whether the predicate is a bound on two sources' times; if so, it is recorded."""
         if not (isinstance(predicate, Call) and predicate.op in _ORDERED):
             return False
         left, right = predicate.args
@@ -50,7 +50,7 @@ class TimeBounds:
         return self._keep(predicate.op, _minus(forms_of[0], forms_of[1]))
 
     def _keep(self, op: str, form: tuple[dict[int, int], int]) -> bool:
-        """Keeps `form op 0`, where the form is T_i - T_j + constant."""
+        """Records `form op 0`, where the form is T_i - T_j + constant."""
         coefficients, constant = form
         if sorted(coefficients.values()) != [-1, 1]:
             return False
@@ -128,7 +128,7 @@ def _minus(a: tuple[dict[int, int], int], b: tuple[dict[int, int], int]) -> tupl
 
 
 def window_clause(clause: exp.Expr, scope: Scope, report: Report) -> TimeWindow | RowsWindow | None:
-    """A WINDOW clause over the sources of a query, or None after reporting what is wrong with it."""
+    """A WINDOW clause over the sources of a query, or None after reporting its errors."""
     sizes: Sequence[exp.Expr] = clause.args["sizes"]
     if len(sizes) == 1 and sizes[0].args.get("source") is None:
         length = _length(sizes[0], report)
@@ -181,7 +181,7 @@ def _per_source(sizes: Sequence[exp.Expr], scope: Scope, report: Report) -> list
 
 
 def _length(size: exp.Expr, report: Report) -> tuple[int, bool] | None:
-    """Microseconds, or a number of rows and True; None after reporting why it is neither."""
+    """Microseconds, or a number of rows and True; None after reporting an error."""
     length = size.this
     amount, unit = length.this, length.args.get("unit")
     try:

@@ -1,6 +1,6 @@
 """For users' own tests: a script on rows in memory, a clock moved by hand, and the naive oracle to compare with.
 
-This room sits beside `cli` and is public: `from millstream.testing import run`.
+This room is public: `from millstream.testing import run`.
 """
 
 from millstream.testing.naive import naive

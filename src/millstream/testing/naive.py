@@ -1,6 +1,6 @@
-"""The naive oracle: nested loops over rows in plain Python, straight from the meaning of a query.
+"""The naive oracle: nested loops over rows in plain Python, straight from the definition of a query.
 
-Slow on purpose and written without any of the engine, so that the two can be compared.
+Slow on purpose and independent of the engine's code, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def value(expr: Expr, chosen: Sequence[Row]) -> Any:
 
 
 def _as(result: Any, kind: DataType) -> Any:
-    """A number in its type; one that has no place there is an error of the query."""
+    """A number in its type; a number that the type cannot hold is an error of the query."""
     if result is None or isinstance(result, bool):
         return result
     if kind.is_integer:
@@ -117,7 +117,7 @@ def _decimal(result: Any, kind: DataType) -> Decimal | None:
 
 
 def _cast(call: Call, chosen: Sequence[Row]) -> Any:
-    """Between numbers and booleans; text and times are not what the oracle is for."""
+    """Casts between numbers and booleans; the oracle does not cover text and times."""
     if {call.type.family, call.args[0].type.family} - {Family.NUMBER, Family.BOOLEAN}:
         raise InternalError("the oracle casts numbers only")
     given = value(call.args[0], chosen)
@@ -174,7 +174,7 @@ def _compare(a: Any, b: Any) -> int:
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    """With the sign of the dividend."""
+    """The remainder, with the sign of the dividend."""
     if not b:
         return None
     if isinstance(a, float) or isinstance(b, float):

@@ -1,4 +1,4 @@
-"""A script on rows in memory, run by Spark: every batch is a file per stream, in a directory that goes afterwards."""
+"""A script on rows in memory, run by Spark: every batch is a file per stream, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_on_spark(
     functions: Mapping[str, Function] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, pa.Table]:
-    """What every query gives."""
+    """The results of every query."""
     plan = compile_script(script, functions=functions, settings=settings)
     count = max((len(parts) for parts in batches.values()), default=0)
     with tempfile.TemporaryDirectory(prefix="millstream-") as temporary:
@@ -40,12 +40,12 @@ def run_on_spark(
 
 
 def write_batches(folder: Path, stream: Stream, batches: Sequence[Rows], count: int) -> None:
-    """One file per batch, so that Spark, told to take a file at a time, cuts batches where the test does."""
+    """Writes one file per batch, so that Spark, which reads one file at a time, has the same batches as the test."""
     folder.mkdir(parents=True)
     schema = arrow_schema(stream)
     for number in range(count):
         rows = batches[number] if number < len(batches) else schema.empty_table()
         path = folder / f"{number:06}.parquet"
         pq.write_table(conform(stream, table_of(stream, rows)), path)
-        # Spark takes files in the order of their times, which have to differ.
+        # Spark reads files in the order of their modification times, which must differ.
         os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))

@@ -24,11 +24,11 @@ def run(
     settings: Mapping[str, str] | None = None,
     budget: Budget | None = None,
 ) -> dict[str, pa.Table]:
-    """What every query of the script gives for these rows.
+    """The results of every query of the script for these rows.
 
     The rows of a stream are a table, a list of dicts, or a list of those: then each is a batch of its own. Otherwise
-    they are cut into `batches` parts of equal length. With a budget, what a batch leaves undone is done later; on Spark
-    the budget is the setting of that name. The runner is the engine in this process, or Spark.
+    they are cut into `batches` parts of equal length. With a budget, each batch defers the work that exceeds it; on
+    Spark the budget is the setting of that name. The runner is the engine in this process, or Spark.
     """
     if runner not in ("engine", "spark"):
         raise ScriptError(f"runner = '{runner}'", "the runner is 'engine' or 'spark'", "Choose one.")
@@ -36,7 +36,7 @@ def run(
         raise ScriptError(f"batches = {batches}", "there is at least one batch", "Give a positive number.")
     cut = {name: _cut(given, batches) for name, given in rows.items()}
     if runner == "spark":
-        from millstream.testing.on_spark import run_on_spark  # Spark is loaded only by those who ask for it
+        from millstream.testing.on_spark import run_on_spark  # loads Spark only where it is used
 
         return run_on_spark(script, cut, functions=functions, settings=settings)
     session = Session(script, functions=functions, settings=settings)
@@ -47,7 +47,7 @@ def run(
 
 
 def _cut(given: Any, batches: int) -> list[Rows]:
-    """Explicit batches as they are, anything else in parts of equal length."""
+    """Explicit batches unchanged, anything else in parts of equal length."""
     if not isinstance(given, pa.Table) and any(not isinstance(item, Mapping) for item in given):
         return list(given)
     ends = [round(i * len(given) / batches) for i in range(batches + 1)]

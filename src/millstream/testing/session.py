@@ -55,9 +55,7 @@ class Session:
         self._now += duration.parse(length)
 
     def change(self, script: str) -> None:
-        """Another script from the next batch on; queries that stay keep their state and results, streams stay as they
-        are.
-        """
+        """Another script from the next batch on; queries that stay keep state and results. Streams cannot change."""
         before, plan = self.plan.script, compile_script(script, functions=self._functions, settings=self._settings)
         known = {stream.name.lower(): stream for stream in before.streams}
         for stream in plan.script.streams:
@@ -72,11 +70,11 @@ class Session:
         self.engine.change(self.plan)
 
     def close(self) -> None:
-        """Finishes what is deferred and lets out what is held."""
+        """Does all deferred units and releases all held rows."""
         self.engine.close()
 
     def results(self, query: str) -> pa.Table:
-        """The rows a query has given since it is what it is now."""
+        """The rows of a query since it was added or last changed."""
         declared = {one.name: one for one in self.plan.script.queries}
         if query not in declared:
             raise ScriptError(f'no query "{query}"', f"the queries are {', '.join(declared)}", "Use one of these.")

@@ -1,14 +1,14 @@
 """Typed expressions over Arrow columns: compiled once per plan, called once per batch.
 
-The way in is here: `compile_expr` for values, `compile_condition` and `compile_filter` for predicates, `as_array` for a
-result as a column. Inside, from the outside in:
+The entry points are here: `compile_expr` for values, `compile_condition` and `compile_filter` for predicates,
+`as_array` for a result as a column. Inside, from the outside in:
 
 - conditions: predicates to masks or positions;
-- compiler: which way an expression is evaluated; operations and branches are the ways, operands what they stand on;
+- compiler: chooses how an expression is evaluated: by operations or branches, over operands;
 - comparing, numbers, rounding, strings, times: what operators and functions do with columns, as Spark does it;
 - casts, and text_casts with number_texts and time_texts: CAST and TRY_CAST;
 - registered: the user's own functions;
-- raising, some_rows: what may fail sees only the rows that need it;
+- raising, some_rows: an expression that may fail is evaluated only on the rows that need it;
 - values: a result as a column or a mask.
 """
 

@@ -22,7 +22,7 @@ from millstream.model.expr import Call, Literal
 from millstream.model.functions import widest
 
 _FEW = 4
-"""Up to so many constants of an IN are compared one by one, which is faster than a look into a set (bench tricks)."""
+"""Up to this many constants of an IN are compared one by one, which is faster than a set lookup (bench tricks)."""
 
 
 def _in(operands: Operands, call: Call) -> Compiled:
@@ -42,7 +42,7 @@ def _in(operands: Operands, call: Call) -> Compiled:
 
 
 def _logic(operands: Operands, call: Call) -> Compiled:
-    """Parts that may raise come last and see only rows that the others leave open."""
+    """Parts that may raise come last and see only the rows that the others have not decided."""
     combine = pc.and_kleene if call.op == "and" else pc.or_kleene
     neutral = pa.scalar(call.op == "and")
     ordered = sorted(call.args, key=operands.may_raise)
@@ -102,7 +102,7 @@ def _coalesce(operands: Operands, call: Call) -> Compiled:
 
 
 def _careful(operands: Operands, call: Call, at_once: Compiled, in_turn: Compiled) -> Compiled:
-    """All rows at once, which is faster (bench tricks); where that raises, each branch on the rows that take it."""
+    """All rows at once, which is faster (bench tricks); if that raises, each branch on the rows that take it."""
     if not operands.may_raise(call):
         return at_once
     if operands.calls_users(call):
@@ -129,14 +129,14 @@ def _nullif(operands: Operands, call: Call) -> Compiled:
 
 
 def _cases(whens: Sequence[Compiled], thens: Sequence[Compiled]) -> Iterator[Choice]:
-    """For each branch: which of the rows that are left take it, and what it gives for them."""
+    """For each branch: which of the remaining rows take it, and its values for them."""
     for when, then in zip(whens, thens, strict=False):
         yield partial(_where, when, then)
     yield partial(_everywhere, thens[-1])
 
 
 def _first_known(args: Sequence[Compiled]) -> Iterator[Choice]:
-    """For each argument: where it is not null, and what it gives there."""
+    """For each argument: where it is not null, and its values there."""
     for arg in args[:-1]:
         yield partial(_where_known, arg)
     yield partial(_everywhere, args[-1])

@@ -1,6 +1,6 @@
-"""CAST and TRY_CAST: a function for every pair of types that gives null where a value has no place in the other type.
+"""CAST and TRY_CAST: for every pair of types a function that gives null where the other type cannot hold a value.
 
-TRY_CAST is that; CAST raises where a null is new, and says for which value.
+TRY_CAST is this function; CAST raises where it makes a null of a value, and names the value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def cast(source: DataType, target: DataType) -> Cast:
         if found.null_count > value.null_count:
             lost = pc.and_(pc.is_valid(value), pc.is_null(found))
             if source.is_float and target.name == "DECIMAL":
-                # NaN and the infinities are no DECIMAL, and null in Spark too.
+                # NaN and the infinities cannot be a DECIMAL; Spark gives null too.
                 lost = pc.and_(lost, pc.is_finite(value))
             if pc.any(lost).as_py():
                 raise ValueError(f"{_shown(value.filter(lost)[0])} cannot be CAST to {target}; TRY_CAST gives NULL")
@@ -88,7 +88,7 @@ def _zero(kind: pa.DataType) -> pa.Scalar:
 def _between_numbers(source: DataType, target: DataType) -> Cast:
     kind = arrow_type(target)
     if target.is_float:
-        # Beyond a FLOAT's reach lies infinity.
+        # A value beyond FLOAT's range becomes infinity.
         return lambda value: plain_cast(value, kind) if source != DOUBLE else pc.cast(value, kind, safe=False)
     if target.is_integer:
         if source.is_float:
@@ -117,12 +117,12 @@ def _integer_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _float_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Without what stands after the point."""
+    """Drops the digits after the point."""
     whole = pc.trunc(pc.cast(value, pa.float64()))
     low, high = limits(kind)
     fits = pc.and_(pc.greater_equal(whole, pa.scalar(float(low))), pc.less_equal(whole, pa.scalar(float(high))))
     if kind == pa.int64():
-        # 2 to the 63rd passes for the greatest BIGINT, since as a DOUBLE that is what it is.
+        # 2 to the 63rd counts as the greatest BIGINT, because the greatest BIGINT as a DOUBLE is just that.
         top = pc.equal(whole, pa.scalar(_TOP))
         below = pc.cast(only_where(pc.and_(fits, pc.invert(top)), whole), kind)
         return pc.if_else(pc.fill_null(top, False), pa.scalar(high, kind), below)
@@ -130,7 +130,7 @@ def _float_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _written(value: pa.Array) -> pa.Array:
-    """DOUBLEs as the DECIMALs that their shortest text says; null beyond 38 digits before the point."""
+    """DOUBLEs as the DECIMALs that their shortest text shows; null beyond 38 digits before the point."""
     size = pc.abs(value)
     value = only_where(pc.less(size, pa.scalar(1e38)), value)
     # Below this a text may have more than 38 digits after the point.

@@ -1,4 +1,4 @@
-"""Comparisons as Spark has them: NaN equals itself and is greater than any other number."""
+"""Comparisons as in Spark: NaN equals itself and is greater than any other number."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _OPPOSITE: Mapping[str, Compare] = {">": pc.less_equal, ">=": pc.less}
 
 
 def compared_as(call: Call) -> DataType | None:
-    """The type that both sides become; None where they have it already."""
+    """The type both sides are cast to; None where they have it already."""
     left, right = (arg.type for arg in call.args)
     return types.common(left, right) if left != right else None
 
 
 def comparison(call: Call, kind: DataType) -> Compare:
-    """For operands of this type."""
+    """The comparison for operands of this type."""
     op = call.op
     if not kind.is_float:
         return _COMPARE[op]
     if not isinstance(call.args[1], Literal):
         return _of_floats(op)
     if op in _OPPOSITE:
-        # A constant is no NaN, and whatever is not below it is above it, NaN too: bench tricks.
+        # A constant is never NaN, so a value that is not below it counts as above it, NaN included (bench tricks).
         opposite = _OPPOSITE[op]
         return lambda left, right: pc.invert(opposite(left, right))
     return _COMPARE[op]
@@ -69,8 +69,8 @@ def _has_nan(value: Any) -> bool:
         return False
     width = np.float64 if value.type == pa.float64() else np.float32
     numbers = np.frombuffer(value.buffers()[1], dtype=width)[value.offset : value.offset + len(value)]
-    # The least of some numbers is NaN if one of them is, which is found faster so (bench tricks). What stands where a
-    # null is may be NaN too, and does no harm.
+    # The minimum is NaN if any number is NaN: the fastest test for NaN (bench tricks). The values under nulls may be
+    # NaN too, which does no harm.
     return bool(np.isnan(np.minimum.reduce(numbers)))
 
 
@@ -90,7 +90,7 @@ def is_in(options: Sequence[Expr], kind: pa.DataType, scalars: Sequence[pa.Scala
 
 
 def _one_zero(value: Any) -> Any:
-    """0.0 and -0.0 are one value."""
+    """Turns -0.0 into 0.0, since they are equal."""
     return pc.add(value, pa.scalar(0, value.type)) if pa.types.is_floating(value.type) else value
 
 
@@ -112,7 +112,7 @@ _BY_NUMBER = ("boolean", "time")
 
 
 def _as(value: Any, kind: pa.DataType) -> Any:
-    """Where Arrow orders only the numbers that stand for the values."""
+    """Casts between a value and the number that Arrow orders it by; dates stay as they are."""
     if pa.types.is_date(value.type) or pa.types.is_date(kind):
         return value
     return pc.cast(value, kind)

@@ -1,7 +1,7 @@
-"""The compiler of expressions: a function over columns for each, by way of the tables of operations and branches.
+"""The compiler of expressions: makes a function over columns from each, using the tables of operations and branches.
 
-A compiled expression that looks at columns gives an array of as many rows; one of constants only is evaluated once,
-on a single row, and gives a scalar.
+A compiled expression that reads columns gives an array of as many rows. One of constants only is evaluated once, on a
+single row, and gives a scalar.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def compile_expr(expr: Expr, functions: Mapping[str, Function]) -> Compiled:
 
 
 class Compiler(Operands):
-    """With `row`, constants are arrays of one row and no column is looked at."""
+    """With `row`, constants are arrays of one row and no column is read."""
 
     def __init__(self, functions: Mapping[str, Function], *, row: bool = False) -> None:
         super().__init__(functions)
@@ -46,7 +46,9 @@ class Compiler(Operands):
         return self._once(expr)
 
     def _once(self, call: Call) -> Compiled:
-        """An expression of constants; a user's function may give another value each time."""
+        """Evaluates an expression of constants once; a user's function is called each time, since it may give another
+        value.
+        """
         compiled = Compiler(self.functions, row=True)._call(call)
         keep = not self.calls_users(call)
         kept: list[pa.Scalar] = []

@@ -21,7 +21,7 @@ from millstream.model.functions import Function
 def compile_condition(
     predicates: Sequence[Expr], functions: Mapping[str, Function]
 ) -> Callable[[ColumnLookup, int], Bools]:
-    """All predicates at once: which of so many rows pass."""
+    """All predicates at once: which rows pass."""
     if len(predicates) > 1 and any(may_raise(predicate, functions) for predicate in predicates):
         passing = compile_filter(predicates, functions)
 
@@ -47,7 +47,7 @@ def compile_filter(
 ) -> Callable[[ColumnLookup, int], Ints]:
     """The same as positions of the rows that pass, which is faster where few do (bench tricks).
 
-    Predicates that may raise come last and see only rows that the others let pass.
+    Predicates that may raise come last and see only the rows that pass the others.
     """
     ordered = sorted(predicates, key=lambda predicate: may_raise(predicate, functions))
     careful = sum(may_raise(predicate, functions) for predicate in ordered)

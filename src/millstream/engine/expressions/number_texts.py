@@ -29,12 +29,12 @@ _LONGEST_EXPONENT = 10_000
 _OTHER_DIGITS = str.maketrans(
     {chr(code): str(unicodedata.decimal(chr(code))) for code in range(0x80, 0x10000) if chr(code).isdecimal()}
 )
-"""Of other scripts, as far as Java has one `char` for them."""
+"""Digits of other scripts, as far as Java has one `char` for them."""
 _NO_LIMIT = Context(prec=5_000, rounding=ROUND_HALF_UP, Emin=-999_999, Emax=999_999)
 
 
 def read_integers(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Whole numbers that the type has a place for."""
+    """Whole numbers that the type can hold."""
     return _mostly(
         value,
         _PLAIN_INTEGER,
@@ -49,7 +49,7 @@ def read_reals(value: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _mostly(value: pa.Array, form: str, quick: Cast, slow: Cast) -> pa.Array:
-    """Texts of the usual form as Arrow reads them, which is faster (bench tricks); the others in all their forms."""
+    """Reads texts of the usual form with Arrow, which is faster (bench tricks), and the others by the full rules."""
     usual = as_bools(pc.fill_null(pc.match_substring_regex(value, form), True))
     if usual.all():
         try:
@@ -67,7 +67,7 @@ def _only(value: pa.Array, pattern: str) -> pa.Array:
 
 
 def _integers(value: pa.Array) -> pa.Array:
-    """As DECIMALs that no whole number of the language reaches the end of."""
+    """Whole numbers as DECIMALs, which are wider than every integer type."""
     known = _only(value, _INTEGER)
     known = pc.replace_substring_regex(known, r"^([+-]?)0+([0-9])", r"\1\2")
     known = pc.if_else(pc.match_substring_regex(known, _LONG_INTEGER), pa.scalar("9" * 38), known)
@@ -94,7 +94,7 @@ def read_decimals(value: pa.Array, kind: pa.DataType) -> pa.Array:
     rest = np.flatnonzero(pc.and_(pc.is_null(short), pc.match_substring_regex(value, _NUMBER)).fill_null(False))
     if not len(rest):
         return found
-    # Exponents and more digits than anyone needs: one by one.
+    # Texts with exponents or very many digits are read one by one.
     values = found.to_pylist()
     for row in rest.tolist():
         values[row] = _decimal(value[row].as_py(), kind)
@@ -125,7 +125,7 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
 
 
 def real_texts(value: pa.Array) -> pa.Array:
-    """As Java writes them: 1.0, 1.0E10, Infinity."""
+    """Numbers as Java writes them: 1.0, 1.0E10, Infinity."""
     size = pc.abs(value)
     text = pc.cast(size, pa.string())
     plain = pc.if_else(pc.match_substring(text, "."), text, joined(text, pa.scalar(".0")))
@@ -143,7 +143,7 @@ def real_texts(value: pa.Array) -> pa.Array:
 
 
 def _special_texts(size: pa.Array, text: pa.Array) -> pa.Array:
-    """Numbers that are not null and need an exponent, or a word."""
+    """The texts of numbers that need an exponent or a word."""
     unknown, infinite = pc.is_nan(size), pc.is_inf(size)
     found = _scientific(pc.if_else(pc.or_(unknown, infinite), pa.scalar("1"), text))
     found = pc.if_else(infinite, pa.scalar("Infinity"), found)
@@ -173,7 +173,7 @@ def _scientific(text: pa.Array) -> pa.Array:
 
 
 def decimal_texts(value: pa.Array) -> pa.Array:
-    """With all digits after the point that the type has."""
+    """DECIMALs with all the digits after the point that the type has."""
     scale = value.type.scale
     digits = pc.cast(pc.abs(value).view(pa.decimal128(types.MOST_DIGITS, 0)), pa.string())
     if scale:

@@ -45,14 +45,14 @@ def arithmetic(op: str, left: DataType, right: DataType, result: DataType) -> Ca
 
 
 def _days(value: Any) -> Any:
-    """Of dates since 1970, or of an interval of whole days."""
+    """The days of dates since 1970, or of an interval of whole days."""
     if pa.types.is_date(value.type):
         return pc.cast(value, pa.int32())
     return pc.cast(pc.divide(pc.cast(value, pa.int64()), pa.scalar(DAY)), pa.int32())
 
 
 def plain_cast(value: Any, kind: pa.DataType) -> Any:
-    """To a type that has a place for every value."""
+    """A cast to a type that can hold every value."""
     if value.type == kind:
         return value
     if not pa.types.is_floating(kind):
@@ -65,7 +65,7 @@ def plain_cast(value: Any, kind: pa.DataType) -> Any:
     return pc.divide(pc.cast(units, kind), pa.scalar(10.0**value.type.scale))
 
 
-# So many digits of a DECIMAL are one division of exact DOUBLEs away from the nearest one (bench tricks).
+# A DECIMAL of up to this many digits becomes the nearest DOUBLE by one division of exact DOUBLEs (bench tricks).
 _EXACT_DIGITS = 15
 
 
@@ -133,7 +133,8 @@ def rounded_off(wide: Any, count: int) -> Any:
 def cut_off(wide: Any, count: int) -> Any:
     """A DECIMAL of 256 bits without its last digits, not rounded.
 
-    Nine at a time: by more than 32 bits Arrow (26.0) divides some numbers wrongly, 79999999999.99999999995 among them.
+    Nine digits at a time: with a divisor of more than 32 bits Arrow (26.0) divides some numbers wrongly, such as
+    79999999999.99999999995.
     """
     while count > 0:
         some = min(count, _AT_A_TIME)
@@ -149,7 +150,7 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def exact_to_integer(value: pa.Array, kind: pa.DataType) -> pa.Array:
-    """DECIMALs without what stands after the point; null where that does not fit."""
+    """DECIMALs without the digits after the point; null where the result does not fit."""
     whole = cut_off(pc.cast(value, pa.decimal256(WIDEST, value.type.scale)), value.type.scale)
     low, high = (pa.scalar(Decimal(limit), whole.type) for limit in limits(kind))
     fits = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
@@ -162,7 +163,7 @@ def only_where(fits: pa.Array, value: pa.Array) -> pa.Array:
 
 
 def checked(found: Any, left: Any, right: Any, why: str) -> Any:
-    """The result, if it is null only where an operand is."""
+    """The result; raises where it is null and no operand is."""
     if found.null_count:
         known = pc.and_(pc.is_valid(left), pc.is_valid(right))
         if pc.any(pc.and_(known, pc.is_null(found))).as_py():
@@ -171,12 +172,12 @@ def checked(found: Any, left: Any, right: Any, why: str) -> Any:
 
 
 def division(over: Any, under: Any) -> Any:
-    """Of DOUBLEs; null where the divisor is zero."""
+    """Division of DOUBLEs; null where the divisor is zero."""
     return pc.divide(over, _nonzero(under))
 
 
 def remainder(left: DataType, right: DataType, result: DataType) -> Callable[[Any, Any], Any]:
-    """With the sign of the dividend; null where the divisor is zero."""
+    """The remainder, with the sign of the dividend; null where the divisor is zero."""
     kind = arrow_type(result)
     if result.name == "DECIMAL":
         return lambda a, b: _exact_remainder(_as_decimal(a, left), _as_decimal(b, right), result)
@@ -192,7 +193,7 @@ def _nonzero(under: Any) -> Any:
 
 def _whole_remainder(over: Any, under: Any) -> Any:
     under = _nonzero(under)
-    # The least number divided by -1 has no place in its type.
+    # The least number divided by -1 does not fit its type.
     under = pc.if_else(pc.equal(under, pa.scalar(-1, under.type)), pa.scalar(1, under.type), under)
     return pc.subtract(over, pc.multiply(pc.divide(over, under), under))
 
@@ -251,12 +252,12 @@ def absolute(kind: DataType) -> Callable[[Any], Any]:
 
 
 def sign(value: Any) -> Any:
-    """Of DOUBLEs; a zero keeps its own sign."""
+    """The sign of DOUBLEs; a zero keeps its own."""
     return pc.if_else(pc.equal(value, pa.scalar(0.0)), value, pc.sign(value))
 
 
 def logarithm(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Null where the number is not above zero."""
+    """The logarithm; null where the number is not above zero."""
 
     def compute(value: Any) -> Any:
         outside = pc.less_equal(value, pa.scalar(0.0))
@@ -266,5 +267,5 @@ def logarithm(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def floats(value: pa.Array) -> Floats:
-    """As NumPy has them, NaN where there is none."""
+    """The values as a NumPy array, NaN for null."""
     return np.asarray(value.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What an operation stands on: its operands as functions of columns, in the types and on the rows that it needs."""
+"""The operands of an operation, as functions of columns, in the types and on the rows that it needs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Operands(ABC):
         return may_raise(expr, self.functions)
 
     def calls_users(self, expr: Expr) -> bool:
-        """Whether a function of the user's own is called in it."""
+        """Whether the expression calls a user's function."""
         return any(isinstance(node, Call) and node.op in self.functions for node in walk(expr))
 
     def as_type(self, expr: Expr, kind: DataType) -> Compiled:
-        """An expression in a type that has a place for all its values."""
+        """An expression cast to a type that can hold all its values."""
         compiled = self.compile(expr)
         if expr.type == kind:
             return compiled
@@ -68,7 +68,7 @@ class Operands(ABC):
         return compute
 
     def after(self, call: Call, arg: Expr, compiled: Compiled, kind: DataType | None = None) -> After | None:
-        """An argument that may raise: as in Spark it is looked at only where the one before it is not null."""
+        """An argument that may raise: as in Spark, it is evaluated only where the argument before it is not null."""
         if not self.may_raise(arg):
             return None
         rows, wanted = row_count(call), arrow_type(kind or arg.type)
@@ -80,7 +80,7 @@ class Operands(ABC):
                 try:
                     return compiled(columns)  # on all rows: bench tricks
                 except FAILURES:
-                    # From now on without a try: nested ones would double the work at each level.
+                    # From now on do not try all rows first: nested tries would double the work at each level.
                     careful = True
             return where_known(first, columns, rows(columns), compiled, wanted)
 
@@ -88,13 +88,13 @@ class Operands(ABC):
 
 
 def row_count(call: Call) -> Callable[[ColumnLookup], int]:
-    """How many rows there are, from a column that the call looks at anyway."""
+    """The number of rows, from a column that the call reads anyway."""
     column = next((node for node in walk(call) if isinstance(node, Column)), None)
     return (lambda _: 1) if column is None else (lambda columns: len(columns(column)))
 
 
 def scalar(literal: Literal) -> pa.Scalar:
-    """A constant as Arrow has it."""
+    """A constant as an Arrow scalar."""
     kind = arrow_type(literal.type)
     if literal.type.family in (Family.TIME, Family.DURATION):
         width = pa.int32() if literal.type.name == "DATE" else pa.int64()
@@ -103,7 +103,7 @@ def scalar(literal: Literal) -> pa.Scalar:
 
 
 def constant(arg: Expr) -> Any:
-    """The value of an argument that must be one."""
+    """The value of an argument that must be a constant."""
     if not isinstance(arg, Literal):
         raise InternalError("an argument that must be a constant was let through")
     return arg.value

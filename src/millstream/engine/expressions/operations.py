@@ -1,4 +1,4 @@
-"""Operators and functions that compute every row from whole columns: one way for each, by its name."""
+"""Operators and functions that compute whole columns: a table of implementations by name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _remainder(operands: Operands, call: Call) -> Compiled:
 def _divisor_first(
     operands: Operands, call: Call, function: Callable[[Any, Any], Any], kind: DataType | None = None
 ) -> Compiled:
-    """Spark does not look at what is divided where the divisor is null."""
+    """As in Spark, the dividend is not evaluated where the divisor is null."""
     mirrored = replace(call, args=call.args[::-1])
     return operands.of_both(mirrored, lambda under, over: function(over, under), kind)
 
@@ -122,7 +122,7 @@ def _extreme(operands: Operands, call: Call) -> Compiled:
 
 
 def _concat(operands: Operands, call: Call) -> Compiled:
-    """From left to right; what comes after a null is not looked at."""
+    """From left to right; arguments after a null are not evaluated."""
     args = [operands.compile(arg) for arg in call.args]
     after = [operands.after(call, arg, compiled) for arg, compiled in zip(call.args, args, strict=True)]
     if not any(after[1:]):
@@ -139,7 +139,7 @@ def _concat(operands: Operands, call: Call) -> Compiled:
 
 
 def registered(operands: Operands, function: Function, call: Call) -> Compiled:
-    """A call of the user's own function."""
+    """A call of a user's function."""
     takes = [function.wanted(position) for position in range(len(call.args))]
     args = [
         (operands.as_type(arg, kind), arrow_type(kind)) if isinstance(kind, DataType) else (operands.compile(arg), None)

@@ -1,4 +1,4 @@
-"""Which expressions some value could make fail, so that they are kept from rows that do not need them."""
+"""Which expressions can fail on some value, so that they are evaluated only on the rows that need them."""
 
 from __future__ import annotations
 

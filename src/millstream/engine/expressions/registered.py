@@ -1,4 +1,4 @@
-"""Calls of the user's own functions: whole columns in, one column of as many rows out."""
+"""Calls of users' functions: whole columns in, one column of as many rows out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXACT = 1 << 53
 
 
 def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.Array]:
-    """Calls the function on columns of so many rows, and takes nothing else back from it."""
+    """Calls the function on columns, and accepts only a column of as many rows back."""
     if function.call is None:
         raise InternalError(f"{function.name} has no body")
     call, kind = function.call, arrow_type(result)
@@ -44,7 +44,7 @@ def caller(function: Function, result: DataType) -> Callable[[Arrays, int], pa.A
 
 
 def _given(name: str, column: pa.Array) -> np.ndarray:
-    """A column as NumPy has it. With a missing value among them integers come as floats, which hold 53 bits."""
+    """A column as a NumPy array. With a null among them integers become floats, which hold 53 bits."""
     if column.null_count and pa.types.is_int64(column.type):
         low, high = (pc.min_max(column)[which].as_py() or 0 for which in ("min", "max"))
         if max(-low, high) > _EXACT:
@@ -56,7 +56,7 @@ def _given(name: str, column: pa.Array) -> np.ndarray:
 
 
 def _length(given: Any) -> int | None:
-    """How many values a result has, or None where it is no column."""
+    """How many values a result has, or None if it is not a column."""
     if isinstance(given, list | tuple | pa.Array | pa.ChunkedArray):
         return len(given)
     shape = getattr(given, "shape", None)
@@ -77,7 +77,7 @@ def _column(name: str, given: Any, kind: pa.DataType, result: DataType) -> pa.Ar
         if isinstance(given, np.ma.MaskedArray):
             return checked(pa.array(given.data, type=kind, mask=np.ma.getmaskarray(given), from_pandas=True))
         plain = given if isinstance(given, list | tuple) else np.asarray(given)
-        # NumPy has no null: a missing number comes in as NaN, and NaN goes out as null.
+        # NumPy has no null: a null number goes in as NaN, and NaN comes back as null.
         return checked(pa.array(plain, type=kind, from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
         raise TypeError(f"{name} gave values that cannot be {result}: {error}") from error

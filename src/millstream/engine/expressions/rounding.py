@@ -16,7 +16,7 @@ from millstream.model import types
 from millstream.model.types import BIGINT, DataType
 
 _BEYOND_BIGINT = 2.0**63
-# A DOUBLE has up to 17 digits; 10 to the 22nd is the greatest power of ten that is one exactly.
+# A DOUBLE has up to 17 digits; 10 to the 22nd is the greatest power of ten that a DOUBLE holds exactly.
 _ALL_DIGITS, _EXACT_POWER = 1e18, 22
 _PRECISE = Context(prec=800, rounding=ROUND_HALF_UP, Emin=-2000, Emax=2000)
 
@@ -33,7 +33,7 @@ def rounder(kind: DataType, digits: int, result: DataType) -> Callable[[Any], An
 
 
 def _exact(value: pa.Array, kind: DataType, digits: int, target: pa.DataType) -> Any:
-    """Of whole numbers and DECIMALs."""
+    """Rounds whole numbers and DECIMALs."""
     precision, scale = types.digits(kind)
     if digits < -types.MOST_DIGITS:
         zero = pc.cast(pa.scalar(0, pa.int64()), target)
@@ -46,7 +46,7 @@ def _exact(value: pa.Array, kind: DataType, digits: int, target: pa.DataType) ->
 
 
 def _rounded_exactly(wide: pa.Array, count: int) -> pa.Array:
-    """With zeros for its last digits."""
+    """The number with zeros for its last digits."""
     if not count:
         return wide
     kept = rounded_off(wide.view(pa.decimal256(WIDEST, count)), count)
@@ -63,8 +63,8 @@ def _rounded(values: Floats, digits: int) -> Floats:
         scaled = np.abs(values) * power if digits >= 0 else np.abs(values) / power
         whole = np.floor(scaled + 0.5)
         found = np.copysign(whole / power if digits >= 0 else whole * power, values)
-        # Where the product may fall on the other side of a half than the number as it is written does. Only these are
-        # rounded as they are written, which takes longer (bench tricks).
+        # Where the product may fall on the other side of a half than the written number. Only these are rounded as they
+        # are written, which takes longer (bench tricks).
         doubtful = np.abs(scaled - np.floor(scaled) - 0.5) <= scaled * 1e-14
         if abs(digits) > _EXACT_POWER:
             doubtful |= scaled > 0
@@ -77,7 +77,7 @@ def _rounded(values: Floats, digits: int) -> Floats:
 
 
 def _as_written(values: Floats, digits: int) -> Floats:
-    """Through the shortest text of each number."""
+    """Rounds the shortest text of each number."""
     sizes = np.abs(values)
     if abs(digits) <= _EXACT_POWER and sizes.min() > 1e-20 and sizes.max() < 1e37:
         written = pc.cast(pc.cast(pa.array(values), pa.string()), pa.decimal256(WIDEST, types.MOST_DIGITS))

@@ -1,4 +1,4 @@
-"""Evaluation on some rows only: what a row does not need is not computed for it, so it cannot raise for it."""
+"""Evaluation on some rows only: an expression that a row does not need is not evaluated for it, so it cannot raise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.model.expr import Column
 
 ColumnLookup = Callable[[Column], pa.Array]
 Choice = Callable[[ColumnLookup, int], Any]
-"""Of the rows that are left: which are taken, and a function that gives their values from their columns."""
+"""Which of the remaining rows are taken, and a function that computes their values from their columns."""
 
 
 def narrowed(columns: ColumnLookup, rows: Ints) -> ColumnLookup:
@@ -33,7 +33,7 @@ def narrowed(columns: ColumnLookup, rows: Ints) -> ColumnLookup:
 
 
 def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
-    """Values back at their rows of so many, null elsewhere."""
+    """Values put back at their rows, null elsewhere."""
     sources = np.full(count, -1, dtype=np.int64)
     sources[rows] = np.arange(len(rows))
     return values.take(pa.array(sources, mask=sources < 0))
@@ -42,7 +42,7 @@ def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
 def where_known(
     known: Any, columns: ColumnLookup, count: int, value: Callable[[ColumnLookup], Any], kind: pa.DataType
 ) -> Any:
-    """A value for the rows where another one is not null; null elsewhere."""
+    """Evaluates a value on the rows where another one is not null; null elsewhere."""
     if known.is_valid if isinstance(known, pa.Scalar) else not known.null_count:
         return value(columns)
     rows = np.empty(0, dtype=np.int64)
@@ -55,7 +55,7 @@ def where_known(
 
 
 def chosen(columns: ColumnLookup, count: int, choices: Iterable[Choice], kind: pa.DataType) -> pa.Array:
-    """Each row's value from the first choice that takes it; the last takes all that are left."""
+    """Each row's value from the first choice that takes it; the last takes all remaining rows."""
     left = np.arange(count)
     rows: list[Ints] = []
     parts: list[pa.Array] = []

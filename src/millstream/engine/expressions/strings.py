@@ -1,4 +1,4 @@
-"""Functions of text, and what has become constant of their arguments."""
+"""Functions of text, and the binding of their constant arguments."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _LONGEST = 2**31 - 1
 
 
 def joined(*parts: Any) -> pa.Array:
-    """Texts one after the other; null where one is."""
+    """Texts concatenated; null where one is null."""
     return pc.binary_join_element_wise(*parts, "")
 
 
 def unblanked(value: pa.Array) -> pa.Array:
-    """Texts without the blanks around them that mean nothing in a value."""
+    """Texts without the surrounding blanks that a cast ignores."""
     return pc.utf8_trim(value, moments.BLANKS)
 
 
 def _cased(quick: Text, change: Callable[[str], str]) -> Text:
-    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: those texts one by one.
+    """Letters beyond ASCII may become several (ß is SS) and depend on their neighbours: such texts are converted one by
+    one.
 
     Arrow is faster (bench tricks), and right for the others.
     """
@@ -42,7 +43,7 @@ def _cased(quick: Text, change: Callable[[str], str]) -> Text:
 
 
 def _trimmed(function: Callable[[Any, str], Any]) -> Text:
-    """Of spaces only, not of other blanks."""
+    """Trims spaces only, not other blanks."""
     return lambda value: function(value, " ")
 
 
@@ -64,7 +65,7 @@ WITH_CONSTANTS = (*_PATTERNS, "substring", "replace")
 
 
 def with_constants(name: str, constants: list[Any]) -> Text:
-    """A function whose arguments after the first are these; a null among them makes all null."""
+    """A function with its arguments after the first bound to these constants; a null constant makes all values null."""
     if None in constants:
         kind = pa.bool_() if name in _PATTERNS else pa.string()
         return lambda value: pa.nulls(len(value), kind)
@@ -74,7 +75,7 @@ def with_constants(name: str, constants: list[Any]) -> Text:
 
 
 def _substring(position: int, length: int = _LONGEST) -> Text:
-    """Counts from 1, or back from the end; what lies before the text counts too."""
+    """Positions count from 1, or back from the end; positions before the text count towards the length."""
     if length <= 0:
         return lambda value: pc.utf8_slice_codeunits(value, 0, 0)
     start = position - 1 if position > 0 else position
@@ -85,7 +86,7 @@ def _substring(position: int, length: int = _LONGEST) -> Text:
 
 
 def _replace(old: str, new: str) -> Text:
-    """Nothing stands for no text at all, so that nothing is replaced."""
+    """An empty search text matches nothing, so nothing is replaced."""
     if not old:
         return lambda value: value
     return lambda value: checked(pc.replace_substring(value, old, new))

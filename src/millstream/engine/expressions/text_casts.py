@@ -18,7 +18,7 @@ _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
 
 def from_text(target: DataType) -> Cast:
-    """Null where the text means no value of the type."""
+    """Null where the text is no value of the type."""
     kind = arrow_type(target)
     if target == BINARY:
         return lambda value: pc.cast(value, kind)
@@ -45,7 +45,7 @@ def _booleans(value: pa.Array) -> pa.Array:
 
 
 def to_text(source: DataType) -> Cast:
-    """Every value has a text."""
+    """Cannot fail: every value has a text."""
     if source.is_float:
         return number_texts.real_texts
     if source.name == "DECIMAL":

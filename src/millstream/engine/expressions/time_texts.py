@@ -19,7 +19,7 @@ _FOUR_CENTURIES = 146_097
 
 
 class _Parts:
-    """The parts of times, cut out of texts; `ok` says which texts have the form and which parts their limits."""
+    """The parts of times, cut out of texts; `ok` says which texts have a valid form with every part in its range."""
 
     def __init__(self, value: pa.Array, form: str) -> None:
         found = pc.extract_regex(value, form)
@@ -66,7 +66,7 @@ def read_days(value: pa.Array) -> pa.Array:
 
 
 def read_microseconds(value: pa.Array, *, zoned: bool) -> pa.Array:
-    """Since 1970; an offset counts if `zoned`."""
+    """Microseconds since 1970; an offset counts if `zoned`."""
     parts = _Parts(unblanked(value), moments.TIME_FORM)
     days = parts.days("TIMESTAMP")
     hour, minute, second = (parts.limited(name) for name in ("hour", "minute", "second"))
@@ -80,7 +80,7 @@ def read_microseconds(value: pa.Array, *, zoned: bool) -> pa.Array:
 
 
 def time_texts(value: pa.Array) -> pa.Array:
-    """Of timestamps without a zone: the fraction has as many digits as it needs."""
+    """Texts of timestamps without a zone: the fraction has as many digits as it needs."""
     days = pc.floor_temporal(value, 1, "day")
     clock = pc.cast(pa.array(times.clock(value)).view(pa.timestamp("us")), pa.string())
     clock = pc.utf8_rtrim(pc.utf8_rtrim(pc.utf8_slice_codeunits(clock, -15), "0"), ".")
@@ -88,7 +88,7 @@ def time_texts(value: pa.Array) -> pa.Array:
 
 
 def day_texts(value: pa.Array) -> pa.Array:
-    """Of dates; years before 0 and after 9999 have a sign."""
+    """Texts of dates; years before 0 and after 9999 have a sign."""
     days = np.asarray(pc.fill_null(value.view(pa.int32()), 0)).astype(np.int64)
     far = np.flatnonzero((days < _YEAR_0) | (days > _YEAR_9999))
     if not len(far):
@@ -100,7 +100,9 @@ def day_texts(value: pa.Array) -> pa.Array:
 
 
 def _far_day_texts(days: Ints) -> pa.Array:
-    """Of years that have a sign; Arrow counts years in 16 bits, so the day is read 400 years' steps from there."""
+    """Texts of dates whose year has a sign. Arrow counts years in 16 bits, so a day some multiple of 400 years away is
+    formatted.
+    """
     steps, near = np.divmod(days, _FOUR_CENTURIES)
     texts = pc.cast(pa.array(near.astype(np.int32)).view(pa.date32()), pa.string())
     years = np.asarray(pc.cast(pc.utf8_slice_codeunits(texts, 0, 4), pa.int64())) + steps * 400

@@ -1,4 +1,4 @@
-"""Parts of times that lie further off than Arrow's calendar reaches: it counts years in 16 bits."""
+"""Parts of times, also those outside Arrow's calendar, which counts years in 16 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WRAP = 1 << 16
 
 
 def year(value: pa.Array) -> pa.Array:
-    """Of dates or timestamps."""
+    """The year of dates or timestamps."""
     found = pc.year(value)
     days = np.asarray(pc.fill_null(pc.cast(value, pa.date32(), safe=False).view(pa.int32()), 0)).astype(np.int64)
     if not len(days) or np.abs(days).max() < _NEAR:
@@ -25,6 +25,6 @@ def year(value: pa.Array) -> pa.Array:
 
 
 def clock(value: pa.Array) -> Ints:
-    """Microseconds since midnight, of timestamps; nulls are midnight."""
+    """Microseconds since midnight of timestamps; nulls count as midnight."""
     micros: Ints = np.asarray(pc.fill_null(value.view(pa.int64()), 0))
     return micros % moments.DAY

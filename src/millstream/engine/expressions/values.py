@@ -1,4 +1,4 @@
-"""What an expression gave, as a column or a mask of so many rows."""
+"""The result of an expression as a column or a mask with a given number of rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def as_mask(value: Any, rows: int) -> Bools:
 
 
 def as_bools(value: pa.Array) -> Bools:
-    """An array without nulls, for NumPy to write on."""
+    """A writable NumPy array, from an array without nulls."""
     return np.array(value.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def as_array(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
-    """A result as a column of this type, which has a place for every value; a constant is repeated."""
+    """A result as a column of this type, which can hold every value; a constant is repeated."""
     if isinstance(value, pa.Scalar):
         return repeated(plain_cast(value, kind), rows)
     return plain_cast(value, kind)

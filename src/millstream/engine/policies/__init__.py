@@ -1,6 +1,6 @@
 """Who is served first when work piles up. One small file per policy; `SET policy` and `SET fairness` name them.
 
-A policy remembers what it has seen, so everything that chooses makes one of its own.
+A policy has state, so every backlog or run creates its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLICIES: Mapping[str, Callable[[float], Policy]] = {
     "threshold": Threshold,
     "auto": Auto,
 }
-"""By name, made for so much memory of waiting rows."""
+"""Policies by name, each created with a memory limit for waiting rows."""
 
 FAIRNESS: Mapping[str, Callable[[Policy], Policy]] = {
     "none": lambda policy: policy,

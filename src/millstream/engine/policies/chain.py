@@ -1,4 +1,4 @@
-"""Chain (Babcock and others, in op-sched 2.2): the steepest stretch of the lower envelope, for the least memory."""
+"""Chain (Babcock and others, in op-sched 2.2): the steepest segment of the lower envelope, for the least memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.engine.policy import Policy, Runnable
 
 
 class Chain(Policy):
-    """A stage that several paths lead through belongs to the steepest of their stretches."""
+    """A stage on several paths has the steepest slope of their envelope segments."""
 
     name = "chain"
 

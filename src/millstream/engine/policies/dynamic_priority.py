@@ -11,9 +11,10 @@ _LEAST_SHARE = 0.01
 
 
 class DynamicPriority(Policy):
-    """The inner policy's wish times age times queue, computed anew after every so many choices.
+    """The inner policy's priority times age times queue, recomputed after a fixed number of choices.
 
-    A wish counts for at least a hundredth of the greatest: what releases no memory at all would else wait for ever.
+    A priority counts for at least a hundredth of the greatest: otherwise work that releases no memory would wait for
+    ever.
     """
 
     def __init__(self, inner: Policy, every: int = 256) -> None:

@@ -1,4 +1,4 @@
-"""FIFO: the oldest tuple, and once it is served, along its whole path."""
+"""FIFO: the oldest tuple first, served along its whole path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Greedy of shared-join: the smallest window or partial window first, for it releases results soonest."""
+"""Greedy of shared-join: the smallest window or partial window first, because it releases results soonest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Path capacity of op-sched 3.1: the path that serves most rows in a unit of time, each row along all of it."""
+"""Path capacity of op-sched 3.1: the path that serves the most rows per unit of time first, each row along the whole
+path.
+"""
 
 from __future__ import annotations
 

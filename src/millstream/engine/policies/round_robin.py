@@ -1,4 +1,4 @@
-"""Round robin: every operator or slice with work in turn, none twice before the others once."""
+"""Round robin: every operator or slice with work in turn, none twice before each of the others had one turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.engine.policy import Key, Policy, Runnable
 
 
 class RoundRobin(Policy):
-    """Each piece of work is given the next round in which its stage has no other piece yet."""
+    """Each piece of work is assigned the next round in which its stage has no other piece."""
 
     name = "round_robin"
 

@@ -1,4 +1,4 @@
-"""Segment of op-sched 3.3: the stretch of operators that releases most memory in a unit of time, in one go."""
+"""Segment of op-sched 3.3: the run of operators that releases the most memory per unit of time, without a pause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.engine.policies.segment_list import neighbours, partition, prune
 from millstream.engine.policy import Policy, Runnable
 
 Places = tuple[tuple[bool, float], ...]
-"""For each stage of a path: whether it goes on with a segment, and what the rest of its segment releases."""
+"""For each stage of a path: whether it continues a segment, and the memory that the rest of the segment releases."""
 
 
 class SegmentStrategy(Policy):

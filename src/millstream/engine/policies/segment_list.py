@@ -1,7 +1,7 @@
 """Segments of operator paths (op-sched 3.3): how a path is cut, and the list of all segments in use.
 
-The paper counts the queries that use each operator, to undo a registration. Here the list is made anew when queries
-come or go: counts alone could not tell what is left of a-b-c when only a and c are still in use.
+The paper counts the queries that use each operator, to undo a registration. Here the list is rebuilt when queries come
+or go: counts alone could not say what remains of a-b-c when only a and c are still in use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ Segment = tuple[str, ...]
 
 
 def partition(path: Path, similarity: float = 1.0, most: int | None = None) -> list[tuple[int, int]]:
-    """Cuts where the next operator releases less than `similarity` of what this one does; `most` cuts off the rest."""
+    """Cuts where the next operator releases less than `similarity` of what this one does; the last of `most` segments
+    gets the rest.
+    """
     found: list[tuple[int, int]] = []
     start = 0
     stages = path.stages
@@ -30,7 +32,7 @@ def partition(path: Path, similarity: float = 1.0, most: int | None = None) -> l
 
 
 def pruned(segments: Iterable[Segment]) -> list[Segment]:
-    """The list: without segments that are contained in another."""
+    """The list without segments that are contained in another."""
     kept: list[Segment] = []
     for segment in sorted(set(segments), key=lambda one: (-len(one), one)):
         if not any(set(segment) <= set(other) for other in kept):

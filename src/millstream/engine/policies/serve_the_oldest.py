@@ -1,4 +1,4 @@
-"""Against starvation (op-sched 4.2): every so often the oldest tuple's turn comes, whatever the policy says."""
+"""Against starvation (op-sched 4.2): every so often the oldest tuple is served, whatever the policy says."""
 
 from __future__ import annotations
 

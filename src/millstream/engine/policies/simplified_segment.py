@@ -1,4 +1,4 @@
-"""Simplified segment of op-sched 3.3: at most two segments a path, so a row is put aside at most once on its way."""
+"""Simplified segment of op-sched 3.3: at most two segments a path, so a row is queued at most once on its way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Threshold of op-sched 3.4: least latency while memory lasts, least memory when it runs short.
 
-The two thresholds follow the mean load (3.3) and lie apart, so the mode does not flutter. Memory is looked at rarely
-while there is plenty and at every choice when there is not.
+The two thresholds follow the mean load (3.3) and differ (hysteresis), so the mode does not switch back and forth.
+Memory is checked rarely while there is plenty and at every choice when there is not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RAREST = 16
 
 
 class Threshold(Policy):
-    """`limit` is the memory there is for waiting rows; `safety` is the paper's beta."""
+    """`limit` is the memory available for waiting rows; `safety` is the paper's beta."""
 
     name = "threshold"
 
@@ -38,7 +38,7 @@ class Threshold(Policy):
 
     @property
     def thresholds(self) -> tuple[float, float]:
-        """Memory at which saving ends, and at which it begins (3.3)."""
+        """The memory at which saving memory ends, and at which it begins (3.3)."""
         highest = min((self.limit + self.mean) / 2, self.safety * self.limit)
         return min(self.mean, self.safety * highest), highest
 

@@ -1,5 +1,5 @@
-"""What `millstream bench` measures, a module for each of its commands or two: Millstream beside a peer in the same run.
+"""What `millstream bench` measures, one module for one or two commands: Millstream and a peer in the same run.
 
-A report is an iterator of lines, so that each is printed as soon as it is known. `native_joins` are the queries as
-Spark runs them by itself, `recovering` is the process that `recovery` kills.
+A report is an iterator of lines, so that each is printed as soon as it is known. `native_joins` has the queries as
+native Spark joins, `recovering` is the process that `recovery` kills.
 """

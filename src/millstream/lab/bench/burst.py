@@ -1,6 +1,6 @@
 """A tenfold burst on Spark: how long the smallest window waits under each policy while work is deferred.
 
-Files come by the clock, event time runs ten times as fast, so that a state of ten minutes is there from the start. A
+Files are written by the wall clock, and event time runs ten times as fast. Ten minutes of state are loaded first. A
 slot works a short time in each batch and defers the rest. Both policies get the same files at the same times.
 """
 
@@ -35,7 +35,7 @@ _BUDGET = "100 milliseconds"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Rows a second and stream by the clock; the burst is `times` as much."""
+    """Rows per second and stream by the wall clock; the burst is `times` as much."""
 
     rate: int = 2_000
     keys: int = 320
@@ -76,7 +76,7 @@ class Run:
     rows: dict[str, int]
 
     def response(self, query: str, share: float) -> float:
-        """Over all rows of a query; those of a batch count as that batch's slowest hundredth."""
+        """Over all rows of a query; each row of a batch counts with the batch's 99th percentile."""
         waits = sorted((b.queries[query].p99, b.queries[query].rows) for b in self.batches if query in b.queries)
         counts = np.cumsum([rows for _, rows in waits])
         return float(waits[int(np.searchsorted(counts, share * counts[-1]))][0])
@@ -95,14 +95,14 @@ def script(policy: str) -> str:
 
 
 def report(tell: Callable[[str], None], load: Load | None = None) -> Iterator[str]:
-    """Each policy in turn, and what the papers lead one to expect of them."""
+    """Each policy in turn, and what the papers predict for it."""
     load = load or Load()
     tables = {name: load.tables(seed) for seed, name in enumerate(STREAMS)}
     yield f"windows {', '.join(map(str, WINDOWS))} s"
     yield f"{load.rate:,} rows/s a stream by the clock, {load.times} times as many for {load.burst:g} s"
     yield f"a slot works {_BUDGET} in a batch; response from the arrival of a file to the commit of the rows"
     short = {name: parts[:3] for name, parts in tables.items()}
-    for policy in POLICIES:  # Java is slow at first
+    for policy in POLICIES:  # a warm-up, because Java is slow at first
         _run(policy, short, tell)
     runs = {policy: _run(policy, tables, tell) for policy in POLICIES}
     tell("counting pairs with DuckDB")
@@ -153,7 +153,7 @@ def _run(policy: str, tables: dict[str, list[pa.Table]], tell: Callable[[str], N
 def _until_done(
     done: queue.Queue[BatchProgress], waiting: int, policy: str, tell: Callable[[str], None]
 ) -> list[BatchProgress]:
-    """The batches until so many rows are in and no work is deferred."""
+    """The batches until `waiting` rows are in and no work is deferred."""
     batches: list[BatchProgress] = []
     while waiting > 0 or batches[-1].deferred:
         batches.append(done.get(timeout=300))
@@ -165,7 +165,7 @@ def _until_done(
 def _feed(place: Path, tables: dict[str, list[pa.Table]]) -> None:
     began = time.monotonic()
     for number in range(1, len(tables[STREAMS[0]])):
-        time.sleep(max(0.0, began + number * _EVERY - time.monotonic()))  # the clock by which files come
+        time.sleep(max(0.0, began + number * _EVERY - time.monotonic()))  # the schedule of the files
         _put(place, tables, number)
 
 

@@ -22,7 +22,7 @@ _LIMIT = 0.02
 
 
 def report(runnable: int = 1_000, rows: int = 1_000, policies: tuple[str, ...] = POLICY_NAMES) -> Iterator[str]:
-    """A backlog of so many small batches, each with its units against ten minutes of state, worked off."""
+    """Works off a backlog of small batches, each with its units against ten minutes of state."""
     yield f"choosing among {runnable:,} runnable segments of {rows} rows, seven windows on the engine"
     for policy in policies:
         engine = _backlog(runnable, rows, policy)

@@ -19,7 +19,7 @@ _MATCHES = 5
 
 
 def hot_key(rows: int) -> Iterator[str]:
-    """Joins so many rows of one key on each side and counts the pairs."""
+    """Joins `rows` rows of one key on each side and counts the pairs."""
     script = _script("WINDOW 1 HOUR", 1_000, 1)
     tables = {name: _table(np.ones(rows, dtype=np.int64), np.arange(rows)) for name in "AB"}
     counted = [0]
@@ -40,8 +40,8 @@ def hot_key(rows: int) -> Iterator[str]:
 def scaling(most: int, png: Path | None = None, rounds: int = 3) -> Iterator[str]:
     """Time per input row for windows from 10,000 rows on, each row matching about five others.
 
-    The best of some rounds, in which all sizes take turns, beside the straight line over the logarithm of the window
-    that fits them best.
+    The best of several rounds, in which all sizes take turns, compared with the best-fitting straight line over the
+    logarithm of the window.
     """
     sizes = [10**power for power in range(4, 19) if 10**power <= most]
     measured = [[_per_row(size) * 1e6 for size in sizes] for _ in range(rounds)]
@@ -75,7 +75,7 @@ def _plot(sizes: list[int], best: list[float], png: Path) -> None:
 
 
 def _per_row(window: int) -> float:
-    """Fills a window of so many rows on each side, then takes the mean over a fifth of it, in batches of 20,000."""
+    """Fills a window of `window` rows on each side, then measures the mean over a fifth of it, in batches of 20,000."""
     keys = max(window // _MATCHES, 1)
     script = _script(f"WINDOW {window} MICROSECONDS", 1_000_000, keys)
     engine = Engine(compile_script(script), lambda _name, _rows: None)
@@ -106,7 +106,7 @@ def _table(keys: np.ndarray, times: np.ndarray) -> pa.Table:
 
 
 def _in_use() -> int:
-    """Memory held now, which may be less than the peak so far: growth is counted from here."""
+    """The memory in use now, which may be less than the peak so far: growth is counted from here."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * resource.getpagesize()
 

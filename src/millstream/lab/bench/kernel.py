@@ -64,10 +64,10 @@ class Feed:
 
 
 def report(seconds: int = 1_000, small_batches: int = 1_000, rounds: int = 3) -> Iterator[str]:
-    """The table of `millstream bench kernel`: the best of some rounds, in which all contestants take turns.
+    """The table of `millstream bench kernel`: the best of several rounds, in which all contestants take turns.
 
-    Every pair is made with its eight columns and given to a consumer, which keeps it until its batch is done; DuckDB
-    makes its table in memory, or gives out Arrow batches, whichever is faster.
+    Every pair is made with its eight columns and passed to a consumer, which keeps it until its batch is done; DuckDB
+    makes its table in memory, or returns Arrow batches, whichever is faster.
     """
     feed = Feed(seconds)
     count = sum(table.num_rows for table in feed.tables.values())
@@ -79,7 +79,7 @@ def report(seconds: int = 1_000, small_batches: int = 1_000, rounds: int = 3) ->
     for _ in range(rounds):
         taken, rows["duckdb"] = feed.duckdb(UNIFORM[-1])
         times["duckdb"].append(taken)
-        # One and seven both follow a run of the engine: right after DuckDB memory has to be asked for anew.
+        # Both engine runs follow a run of the engine: right after DuckDB, memory would have to be allocated anew.
         for name, windows, batches in (
             ("many", UNIFORM, small_batches),
             ("one", UNIFORM[-1:], 20),

@@ -40,7 +40,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A contestant's run. State is at its largest: rows, bytes of memory, and bytes on disk where it lives there."""
+    """A contestant's run. The peak of its state: rows, bytes of memory, and bytes on disk where it is stored there."""
 
     seconds: float
     batches: int
@@ -64,7 +64,7 @@ class NativeJoins:
 
     @classmethod
     def beside(cls, spark: SparkSession, files: SensorFiles, place: Path, store: str) -> NativeJoins:
-        """In a session of their own."""
+        """Native joins in a Spark session of their own."""
         own = spark.newSession()
         for key, value in settings(store, spark.sparkContext.defaultParallelism).items():
             own.conf.set(key, value)
@@ -88,7 +88,7 @@ class NativeJoins:
         return self._awaited(queries, began, tell)
 
     def filtered(self, windows: Sequence[int], tell: Callable[[str], None]) -> Ran:
-        """One join of the widest window; every batch of it is written once more for each window it lies in."""
+        """One join of the widest window; every batch of it is filtered and written once for each window."""
         apart = sf.abs(sf.unix_micros("H_Ts") - sf.unix_micros("T_Ts"))
         within: list[Column] = [sf.when(apart < size * 1_000_000, sf.lit(f"w{size}")) for size in windows]
 
@@ -128,7 +128,7 @@ class NativeJoins:
             tell(f"{done} of {self.files.batches * len(queries)} batches, {time.perf_counter() - began:.0f} s")
         taken = time.perf_counter() - began
         for query in queries:
-            query.awaitTermination()  # raises what ended it
+            query.awaitTermination()  # raises the error that ended it
         peaks = [_peak(query) for query in queries]
         batches = max(len(_with_rows(query)) for query in queries)
         return Ran(taken, batches, *(sum(peak[place] for peak in peaks) for place in range(3)))
@@ -139,7 +139,7 @@ def _with_rows(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def _peak(query: StreamingQuery) -> tuple[int, int, int]:
-    """The most rows, bytes of memory and bytes of files that the state of a query had."""
+    """The peak rows, bytes of memory and bytes of files of a query's state."""
     seen: Iterable[tuple[int, int, int]] = (
         (
             sum(max(0, one["numRowsTotal"]) for one in progress["stateOperators"]),

@@ -1,4 +1,4 @@
-"""What a batch costs when there is next to nothing in it, and where that time goes."""
+"""The fixed cost of a batch with almost no rows, and where that time goes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTS = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", 
 
 
 def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
-    """Medians over batches of a hundred rows, without the first ten, in which Spark and Java warm up."""
+    """Medians over batches of a hundred rows, without the first ten batches, in which Spark and Java warm up."""
     spark = make_session("overhead", master="local[2]")
     batches = max(batches, _COLD + 5)
     seen: list[BatchProgress] = []
@@ -57,7 +57,7 @@ def report(batches: int = 120, place: Path | None = None) -> Iterator[str]:
 
 
 def _idle(pipeline: Pipeline, files: SensorFiles, place: Path) -> StreamingQuery:
-    """The same files read by a query that does nothing with them: what Spark takes of every batch."""
+    """The same files read by a query that does nothing with them: Spark's own time per batch."""
     left, right = (
         pipeline.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(files.path(name))
         for name in STREAMS

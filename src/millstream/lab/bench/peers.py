@@ -1,6 +1,6 @@
 """The windows of the *Uniform* row as native Spark joins and on Millstream: same files, same sinks, one run.
 
-Every contestant reads the same Parquet files, one of each stream a batch, and leaves a Parquet folder per query. They
+Every contestant reads the same Parquet files, one of each stream a batch, and writes a Parquet folder per query. They
 run one after the other in one Spark application that has warmed up on a small run of each kind. Millstream runs first
 and last, and ratios are to the mean of the two.
 """
@@ -38,7 +38,7 @@ _GOALS = {
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What runs: a store and a kind for peers, neither for Millstream."""
+    """A contestant: peers have a state store and a kind, Millstream has neither."""
 
     kind: str = ""
     store: str = ""
@@ -56,7 +56,7 @@ class Contest:
 
 @dataclass(slots=True)
 class Outcome:
-    """A contestant's runs, and whether each query's rows were the right ones."""
+    """A contestant's runs, and whether each query's rows were correct."""
 
     runs: list[Ran] = field(default_factory=list)
     right: bool = True
@@ -162,7 +162,7 @@ class _Peers:
 def millstream(
     spark: SparkSession, script: str, files: SensorFiles, place: Path, tell: Callable[[str], None] = lambda _: None
 ) -> Ran:
-    """All queries of a script, shared, over the files until they are read."""
+    """Runs all queries of a script, shared, until all files are read."""
     seen: list[BatchProgress] = []
     began = time.perf_counter()
 

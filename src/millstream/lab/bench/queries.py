@@ -1,4 +1,4 @@
-"""What further queries cost: fifty against one, and a hundred that come and go while the pipeline runs."""
+"""The cost of more queries: fifty against one, and a hundred that come and go while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _silent(_: str) -> None:
 
 
 def _rare(number: int) -> str:
-    """A condition that about one pair in a thousand meets, another for every query."""
+    """A condition that about one pair in a thousand passes, different for every query."""
     return f"T.Value + H.Value > {_RARE + number / 100:g}"
 
 
@@ -91,7 +91,9 @@ def churn(
     place: Path | None = None,
     tell: Tell = _silent,
 ) -> Iterator[str]:
-    """Adds and drops queries at every batch of a running pipeline, and compares those that stay and those that go."""
+    """Adds and drops queries at every batch of a running pipeline, and checks the rows of those that stay and of those
+    dropped.
+    """
     spark = make_session("churn")
     with tempfile.TemporaryDirectory(prefix="millstream-", dir=place) as temporary:
         files = SensorFiles.write(Path(temporary) / "in", seconds, batches)
@@ -118,7 +120,7 @@ def churn(
 
 
 class _Churn:
-    """After every batch some queries come, and those that came before go."""
+    """After every batch, adds some queries and drops those added before."""
 
     def __init__(self, files: SensorFiles, count: int, tell: Tell) -> None:
         self.files, self.count, self.tell = files, count, tell
@@ -153,7 +155,7 @@ class _Churn:
         return 1 + number * 7 % 100
 
     def expected(self) -> dict[str, int]:
-        """A query that was asked for after one batch and dropped after another has the pairs completed in between."""
+        """The rows of a query added after one batch and dropped after another: the pairs completed in between."""
         counts = ", ".join(
             f"count(*) FILTER (apart < {self._window(n) * 1_000_000} AND batch > {life[0]} AND batch <= {life[1]})"
             for n, life in enumerate(self.lived.values())

@@ -1,4 +1,4 @@
-"""A pipeline in a process of its own that says when each batch is committed, so that another process can kill it."""
+"""A pipeline in a process of its own that prints each commit, so that another process can kill it."""
 
 from __future__ import annotations
 

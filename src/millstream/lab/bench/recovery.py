@@ -1,4 +1,4 @@
-"""How soon a pipeline that was killed with much state commits again."""
+"""How soon a pipeline with much state commits again after a kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GOAL = 15
 def report(
     rows: int = 1_000_000, place: Path | None = None, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Runs until the state has so many rows, kills it all with -9, starts again and waits for the next commit."""
+    """Runs until the state has `rows` rows, kills all processes with -9, restarts and waits for the next commit."""
     with tempfile.TemporaryDirectory(prefix="millstream-", dir=place) as temporary:
         folder, state = Path(temporary) / "in", Path(temporary) / "state"
         SensorFiles.write(folder, 1_000, _BATCHES)

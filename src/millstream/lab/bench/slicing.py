@@ -1,7 +1,7 @@
 """`millstream bench slicing`: whether the plan that the planner calls cheapest is the fastest on the engine.
 
 The same queries over the same rows, sliced in three ways: at every end of a window (the memory-optimal chain), as the
-planner chooses (the CPU-optimal chain), and not at all. They take turns.
+planner chooses (the CPU-optimal chain), and not at all. The three take turns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEAR, _DIFFERENT = 1.05, 1.10
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Windows in seconds over two streams; rows of the first `warm` batches fill the widest and are not timed."""
+    """Windows in seconds over two streams; the first `warm` batches fill the widest window and are not timed."""
 
     name: str
     windows: Sequence[float]
@@ -92,7 +92,7 @@ def report(rounds: int = 3, calibration: Calibration | None = None) -> Iterator[
 
 
 def in_order(times: Mapping[str, float], estimates: Mapping[str, float]) -> bool:
-    """Whether of any two ways whose times clearly differ the slower one is estimated to be slower."""
+    """Whether, for any two ways whose times clearly differ, the estimate of the slower one is higher."""
     return all(
         estimates[slow] > estimates[fast] for slow in times for fast in times if times[slow] > _DIFFERENT * times[fast]
     )

@@ -1,6 +1,6 @@
-"""What cleverness brings: each trick of the engine beside the plain way to the same result, timed in one run.
+"""What each optimisation of the engine saves, against the plain way to the same result, timed in one run.
 
-A line is a trick whose gain must pay for its code: below a ratio of 1.1 the plain way is to take its place.
+A line is an optimisation whose gain must justify its code: below a ratio of 1.1 the plain way should replace it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from millstream.model.interval import Interval
 
 Run = Callable[[], Any]
 _LEAST = 0.01
-"""Seconds that are long enough to be told."""
+"""The least seconds that can be measured well."""
 
 
 @dataclass(frozen=True)
 class Trick:
-    """Two ways to the same result. CPU time is compared, unless it is not the CPU that they wait for."""
+    """Two ways to the same result. `clock` measures CPU time, unless they wait for something else."""
 
     name: str
     plain: Run
@@ -49,7 +49,7 @@ class Trick:
 
 
 def report(rounds: int = 7) -> Iterator[str]:
-    """The table of `millstream bench tricks`: the best of some rounds, in which both ways take turns."""
+    """The table of `millstream bench tricks`: the best of several rounds, in which both ways take turns."""
     yield f"{'trick':<66}{'plain ms':>10}{'trick ms':>10}{'ratio':>7}"
     with tempfile.TemporaryDirectory() as place:
         for one in tricks(Path(place)):
@@ -66,7 +66,7 @@ def _timed(one: Trick, rounds: int) -> tuple[float, float]:
 
 
 def _once(way: Run, clock: Callable[[], float]) -> float:
-    """Seconds of one call; short ones are repeated."""
+    """Seconds of one call; short calls are repeated."""
     calls, began = 0, clock()
     while calls == 0 or clock() - began < _LEAST:
         way()
@@ -75,7 +75,7 @@ def _once(way: Run, clock: Callable[[], float]) -> float:
 
 
 def tricks(place: Path, scale: float = 1.0) -> Iterator[Trick]:
-    """All of them, on rows of the number that they are made for, times the scale."""
+    """All optimisations, each on the number of rows it is made for, times the scale."""
 
     def rows(count: int) -> int:
         return max(int(count * scale), 40)
@@ -106,7 +106,7 @@ def _of_segments(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
     )
     large = _segment(rng, rows(200_000), rows(100_000))
     sought = np.sort(codes([pa.array(rng.integers(0, rows(100_000), rows(20_000)))], rows(20_000)))
-    large._positions(sought)  # makes the heads, once for a segment
+    large._positions(sought)  # builds the lookup table, once per segment
     yield Trick(
         "segment: find 20,000 of 100,000 keys by their leading bits",
         lambda: np.searchsorted(large.keys, sought),
@@ -133,7 +133,7 @@ def _of_segments(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
     )
     sizes = (600_000, 150_000, 40_000, 10_000)
     states = [_segment(rng, rows(size), rows(20_000), number) for number, size in enumerate(sizes, start=2)]
-    # As in a pipeline, each batch meets other rows: what the last one met is no longer in the caches.
+    # As in a pipeline, each batch matches other rows, which are not in the CPU caches.
     met = cycle([_Batch(_segment(rng, rows(1_000), rows(20_000)), states, rng) for _ in range(40)])
     yield Trick(
         "stacked: rows of 4 segments picked four at a time, then routed",
@@ -180,7 +180,7 @@ def _spread(begin: Ints, counts: Ints) -> Ints:
 
 
 class _Batch:
-    """A batch that meets rows of several segments, which are then brought into the order of their classes."""
+    """A batch with matches in several segments, which are then sorted by class."""
 
     _columns = ("k", "v", "n")
 
@@ -191,7 +191,7 @@ class _Batch:
         self._order = np.argsort(rng.integers(0, 12, len(self._met)), kind="stable")
 
     def taken(self) -> list[np.ndarray]:
-        """Each segment's rows by themselves, put together."""
+        """Takes each segment's rows separately and concatenates them."""
         rows = [probe.spread(begin, end - begin) for begin, end in self._found]
         parts = list(zip(self._states, rows, strict=True))
         names = ("Ts", *self._columns)

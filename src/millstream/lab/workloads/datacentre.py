@@ -1,4 +1,4 @@
-"""The data centre of the example: bursty readings written as files, and what joins that share nothing would hold."""
+"""The data centre of the example: bursty readings written as files, and the state and CPU time of unshared joins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SENSORS = Sensors(rate=400, locations=20_000, seconds=SPAN, burst=5, disorder_s
 
 @dataclass
 class Feed:
-    """Readings of `SPAN` seconds of event time, written within so many seconds of the clock."""
+    """Readings of `SPAN` seconds of event time, written within `seconds` seconds of wall time."""
 
     folder: Path
     seconds: float
@@ -41,9 +41,11 @@ class Feed:
         return max(4, round(self.seconds))
 
     def write(self, wait: Callable[[float], bool], begun: Callable[[], bool]) -> Iterator[int]:
-        """A file per stream and step; `wait` waits and says whether to go on, so does `begun` for the first rows."""
+        """Writes a file per stream and step; `wait` waits and returns whether to go on, as does `begun` for the first
+        batch.
+        """
         parts = zip(*(_SENSORS.batches(seed, self.steps) for seed in range(len(STREAMS))), strict=True)
-        # The last reading carries about the time at which it is written: event time catches up with the clock.
+        # The last reading's event time is about the time at which it is written: event time catches up with the clock.
         offset = round((time.time() + self.seconds - SPAN) * SECOND)
         began = time.time()
         for step, tables in enumerate(parts):
@@ -61,7 +63,7 @@ class Feed:
     def _write(self, stream: str, step: int, rows: pa.Table) -> None:
         folder = self.path(stream)
         folder.mkdir(parents=True, exist_ok=True)
-        # Spark takes up whatever it sees, unless its name begins with a dot.
+        # Spark reads every file whose name does not begin with a dot.
         partial = folder / f".{step:06}.parquet"
         pq.write_table(rows, partial)
         self.written[stream].append(rows)
@@ -71,7 +73,7 @@ class Feed:
         return {stream: pa.concat_tables(tables).combine_chunks() for stream, tables in self.written.items()}
 
     def batches(self) -> list[dict[str, pa.Table]]:
-        """The same as they came."""
+        """The same rows in batches as they were written."""
         return [dict(zip(STREAMS, tables, strict=True)) for tables in zip(*self.written.values(), strict=True)]
 
     def count(self) -> int:
@@ -85,7 +87,7 @@ def _readings(stream: str, table: pa.Table, offset: int) -> pa.Table:
 
 
 def unshared_rows(plan: Plan, rows: Mapping[str, pa.Table]) -> dict[str, int]:
-    """How many rows a join of its own would hold for each query after these, by its window and its selections."""
+    """For each query, how many rows an unshared join would hold after these rows, by its window and selections."""
     now = min(int(microseconds(_times(plan, name, table)).max()) for name, table in rows.items())
     found = {}
     for member in plan.members:
@@ -101,8 +103,8 @@ def unshared_rows(plan: Plan, rows: Mapping[str, pa.Table]) -> dict[str, int]:
 
 
 def join_times(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> tuple[float, float]:
-    """CPU seconds of the engine on these batches: all queries shared, and the sum over each of them alone. The best of
-    two rounds, in this process.
+    """CPU seconds of the engine on these batches, in this process: all queries shared, and the sum over each query
+    alone. The best of two rounds.
     """
     alone = [make_plan(replace(plan.script, queries=(query,))) for query in plan.script.queries]
     rounds = [(cpu_seconds(plan, batches)[0], sum(cpu_seconds(one, batches)[0] for one in alone)) for _ in range(2)]

@@ -1,6 +1,6 @@
-"""Streams to feed the engine with: arrivals, keys and disorder as the papers describe them.
+"""Generated streams: arrivals, keys and disorder as the papers describe them.
 
-Everything is seeded and comes out batch by batch as Arrow, so a stream of any length needs the memory of one batch.
+Everything is seeded and generated batch by batch as Arrow, so a stream of any length needs the memory of one batch.
 Times are microseconds of event time.
 """
 
@@ -36,10 +36,10 @@ def pareto_bursts(rng: np.random.Generator, rate: float, seconds: float, burst: 
 def self_similar(
     rng: np.random.Generator, rate: float, seconds: float, flows: int = 64, on: float = 1.0, off: float = 1.0
 ) -> Times:
-    """Many on/off flows laid over each other, on times Pareto 1.4 and off times Pareto 1.2 (op-sched 5.1).
+    """Many superimposed on/off flows, on times Pareto 1.4 and off times Pareto 1.2 (op-sched 5.1).
 
-    `on` and `off` are the shortest of these times in seconds. The shorter the first against the second, the fewer
-    flows are on together, and the burstier is the whole.
+    `on` and `off` are the shortest of these times in seconds. The shorter `on` is relative to `off`, the fewer flows
+    are on together, and the burstier is the stream.
     """
     mean_on, mean_off = on * 1.4 / 0.4, off * 1.2 / 0.2
     per_flow = rate / flows * (mean_on + mean_off) / mean_on
@@ -48,7 +48,7 @@ def self_similar(
 
 
 def _on_off(rng: np.random.Generator, rate: float, seconds: float, on: float, off: float) -> Times:
-    """A flow that has been going on and off for some time when the clock starts."""
+    """A flow that has alternated between on and off for some time before time 0."""
     found, clock = [], -20 * off * (1 + rng.random())
     while clock < seconds:
         lasts = on * (1 + rng.pareto(1.4))
@@ -60,7 +60,7 @@ def _on_off(rng: np.random.Generator, rate: float, seconds: float, on: float, of
 
 
 def zipf_keys(rng: np.random.Generator, count: int, keys: int, exponent: float = 0.0) -> npt.NDArray[np.int32]:
-    """Keys 0 .. keys-1, uniform or with frequencies that fall with rank."""
+    """Keys 0 .. keys-1, uniform or Zipf-distributed."""
     if exponent == 0:
         return rng.integers(0, keys, count, dtype=np.int32)
     weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
@@ -83,7 +83,7 @@ class Sensors:
     disorder_seconds: float = 0.0
 
     def batches(self, seed: int, count: int) -> Iterator[pa.Table]:
-        """So many batches at equal steps of event time: LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP.
+        """`count` batches at equal steps of event time: LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP.
 
         Rows are made second by second and come in the order of arrival, so neither `count` nor the length changes them.
         """
@@ -98,7 +98,7 @@ class Sensors:
             number += len(times)
 
     def table(self, seed: int) -> pa.Table:
-        """All of them."""
+        """All rows as one table."""
         return pa.concat_tables(self.batches(seed, 1))
 
     def _second(self, seed: int, second: int) -> tuple[Times, Times, npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -114,7 +114,7 @@ class Sensors:
 
 
 class _Waiting:
-    """Rows that have happened but not yet arrived."""
+    """Rows whose event time is past but that have not yet arrived."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []

@@ -1,6 +1,6 @@
 """The sensor workload on disk, for contestants that read files: a file per stream and batch.
 
-The same rows, windows and files serve every contestant; DuckDB says what the right answer is.
+Every contestant gets the same rows, windows and files; DuckDB computes the correct answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHECKSUM = f"sum(hash({_ROW})::HUGEINT)"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query gave: how many rows, and a sum over them that no order changes."""
+    """The results of a query: the number of rows, and a checksum that does not depend on their order."""
 
     rows: int
     checksum: int
@@ -59,7 +59,7 @@ class SensorFiles:
         return int(_one_row(f"SELECT count(*) FROM '{self.folder}/*/*.parquet'")[0])
 
     def answers(self, windows: Sequence[int]) -> dict[int, Answer]:
-        """The right ones, from one join over the whole of both streams."""
+        """The correct answers, from one join over both whole streams."""
         sides = ", ".join(f"T.{name} AS T_{name}" for name in COLUMNS)
         sides += ", " + ", ".join(f"H.{name} AS H_{name}" for name in COLUMNS)
         apart = "abs(epoch_us(T.Ts) - epoch_us(H.Ts))"
@@ -76,7 +76,7 @@ class SensorFiles:
 
 
 def answer(folder: Path) -> Answer:
-    """What lies in a folder of result files, whoever wrote them."""
+    """The answer in a folder of result files of any contestant."""
     if not any(folder.glob("*.parquet")):
         return Answer(0, 0)
     rows, checksum = _one_row(f"SELECT count(*), {_CHECKSUM} FROM '{folder}/*.parquet'")

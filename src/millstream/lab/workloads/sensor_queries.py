@@ -8,7 +8,7 @@ STREAMS = ("Temperature", "Humidity")
 SCHEMA = "LocationId INT, Value DOUBLE, Reading BIGINT, Ts TIMESTAMP"
 COLUMNS = ("LocationId", "Value", "Reading", "Ts")
 DELAY = 5
-"""Seconds a row may be late, where contestants need to be told of one."""
+"""The watermark delay in seconds, for contestants that need one."""
 _JOIN = "FROM Temperature T, Humidity H WHERE T.LocationId = H.LocationId"
 
 

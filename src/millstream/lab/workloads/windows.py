@@ -36,7 +36,7 @@ def window_script(windows: Sequence[float], *, rate: float = 80, keys: int = 40)
 
 
 def window_rows(rate: float, keys: int, seconds: float, batches: int, seed: int = 1) -> Iterator[dict[str, pa.Table]]:
-    """Rows for the streams of `window_script`, in batches of equal length: uniform keys, Poisson arrivals."""
+    """Rows for the streams of `window_script`, in batches of equal duration: uniform keys, Poisson arrivals."""
     rng = np.random.default_rng(seed)
     for number in range(batches):
         start, stop = (int(seconds * 1e6 * step / batches) for step in (number, number + 1))

@@ -59,7 +59,7 @@ def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
 
 
 def _why(plan: Plan, chain: Chain) -> str:
-    """What the slices are for, where there is more than one way to cut them."""
+    """Why the chain is sliced like this, where there is more than one way."""
     settings = plan.script.settings
     if len({end for member in chain.members for end in (member.interval.lo, member.interval.hi)}) <= 2:
         return ""
@@ -71,7 +71,7 @@ def _why(plan: Plan, chain: Chain) -> str:
 
 
 def _ruler(chain: Chain) -> Iterator[str]:
-    """A vertical axis: a line for each cut, between them the slice and whom it serves."""
+    """A vertical axis: a line for each cut, between them the slice and the queries it serves."""
     cuts = [cut_text(end) for piece in chain.slices for end in (piece.interval.lo, piece.interval.hi)]
     width = max(len(cut) for cut in cuts)
     for index, piece in enumerate(chain.slices):
@@ -110,7 +110,7 @@ def _queries(chain: Chain) -> Iterator[str]:
 
 
 def _selections(chain: Chain) -> Iterator[str]:
-    """Which tuples are kept how long; the first line that fits a tuple holds for it."""
+    """How long which tuples are kept; the first line that matches a tuple applies."""
     if not chain.predicates(LEFT) and not chain.predicates(RIGHT):
         return
     yield "  Selections, each evaluated for all queries at once"
@@ -132,7 +132,7 @@ def _lanes(chain: Chain, name: str, direction: Direction) -> Iterator[str]:
 
 
 def _how_long(lane: Lane) -> str:
-    """Beside what the watermark lags behind, for which everything is kept."""
+    """How long a lane is kept, not counting the lag of the watermark, which applies to all."""
     if lane.reach <= 1:
         return "kept until the watermark has passed it"
     return f"kept for {cut_text(lane.reach).lstrip('+')}"
@@ -151,7 +151,7 @@ def _state(plan: Plan, chain: Chain) -> Iterator[str]:
 
 
 def _comparison(plan: Plan, chain: Chain) -> Iterator[str]:
-    """State and cost of the four ways to run these queries, drawn, and the saving against running them apart."""
+    """State and cost of the four ways to run these queries as bars, and the saving against unshared queries."""
     found = compare(plan, chain)
     ways = [
         ("unshared", found.unshared),

@@ -1,9 +1,9 @@
 """op-sched, Figures 2 to 4: latency, output and queue memory over time, on real operators and simulated.
 
-Operators run on real rows, one chunk at a time. The clock goes by the rows each has served, at the CPU time a row takes
-its kind of operator in large chunks: a policy is not to be judged by what starting on a chunk costs, which a system
-that serves tuple by tuple does not know. The simulation runs the same graph and the same arrivals with amounts instead
-of rows, at the same costs and the selectivities that were found.
+Operators run on real rows, one chunk at a time. The clock advances by the rows each operator has served, at the CPU
+time per row that its kind of operator takes in large chunks: the fixed cost of a chunk should not influence the
+comparison of policies, since a system that serves tuple by tuple does not have it. The simulation runs the same graph
+and the same arrivals with amounts instead of rows, at the same costs and the measured selectivities.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from millstream.lab.show import save_csv, save_lines, verdict
 
 COMPARED = ("path_capacity", "simplified_segment", "chain")
 LOADS = (0.85, 1.05, 1.25)
-"""How much of the time there is each phase is meant to ask for; the later ones ask for more."""
+"""The intended load of each phase as a share of the available time; it grows from phase to phase."""
 WORKLOADS = (1, 2, 3)
-"""Seeds: each makes other queries and other streams."""
+"""Seeds: each makes different queries and streams."""
 _SLOT = 0.5
 _RATE = 10_000.0
 _TRIAL_RATE = 400_000.0
@@ -38,7 +38,7 @@ _LOAD = sum(LOADS) / len(LOADS)
 
 @dataclass(slots=True)
 class Series:
-    """What a run gave in each half of a second, and altogether."""
+    """The results of a run per half second, and in total."""
 
     latency: dict[int, float] = field(default_factory=dict)
     rows: dict[int, float] = field(default_factory=dict)
@@ -59,7 +59,7 @@ Arrivals = Sequence[tuple[float, str, Chunk]]
 
 
 def follow(run: GraphRun, arrivals: Arrivals, series: Series) -> None:
-    """Feeds what has arrived, serves, and jumps ahead when there is nothing to do."""
+    """Feeds arrivals, serves queues, and jumps to the next arrival when nothing waits."""
     fed, weighted, began = 0, 0.0, run.now
     while True:
         while fed < len(arrivals) and arrivals[fed][0] <= run.now:
@@ -88,7 +88,7 @@ def _watch(series: Series, last: set[str]) -> Callable[[Step], None]:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A real operator that is said to take so long for a row."""
+    """A real operator with a fixed cost per row."""
 
     operator: Operator
     cost: float
@@ -103,7 +103,7 @@ Costs = Mapping[type, float]
 
 
 def trial() -> Costs:
-    """What rows cost in chunks of tens of thousands."""
+    """The cost per row in chunks of tens of thousands of rows."""
     arrivals = list(Streams((_TRIAL_RATE,), 4.0).chunks())
     run = real(["fifo"], graph, arrivals, 1e-9)[1]["fifo"]
     time, rows = defaultdict[type, float](float), defaultdict[type, float](float)
@@ -124,7 +124,7 @@ def counted(plan: Graph, costs: Costs) -> Graph:
 def real(
     policies: Sequence[str], plan_of: Callable[[], Graph], arrivals: Arrivals, stretch: float, memory: float = 1e12
 ) -> tuple[dict[str, Series], dict[str, GraphRun]]:
-    """Each policy on a graph of its own."""
+    """Runs each policy on a graph of its own."""
     found: dict[str, Series] = {policy: Series() for policy in policies}
     runs: dict[str, GraphRun] = {}
     for policy, series in found.items():
@@ -136,7 +136,7 @@ def real(
 
 
 def as_measured(run: GraphRun) -> Graph:
-    """The same graph with the costs, selectivities and sizes that a run has found."""
+    """The same graph with the costs, selectivities and sizes that a run has measured."""
     nodes = []
     for name, node in run.graph.nodes.items():
         ports = [run.ports[name, port] for port in range(len(node.inputs))]
@@ -205,7 +205,7 @@ def compare(seed: int, arrivals: Arrivals, seconds: float, costs: Costs) -> tupl
 
 
 def _limit(found: Mapping[str, Series]) -> float:
-    """The memory that threshold is given: between what its two strategies take."""
+    """The memory limit for Threshold: between the memory of its two strategies."""
     return (found["path_capacity"].most_memory + found["simplified_segment"].most_memory) / 2
 
 
@@ -218,13 +218,13 @@ def _rows_in(arrivals: Arrivals) -> dict[int, float]:
 
 
 def _burstiness(rows: Mapping[int, float]) -> float:
-    """Deviation of the rows per slot, as a share of their mean."""
+    """The standard deviation of the rows per time slot, as a share of their mean."""
     counts = np.array([rows.get(slot, 0.0) for slot in range(max(rows, default=0) + 1)])
     return float(counts.std() / counts.mean()) if len(counts) and counts.mean() else 0.0
 
 
 def _table(title: str, runs: Sequence[Mapping[str, Series]]) -> Iterator[str]:
-    """Means over workloads, and what of the paper holds for them; `in` counts the workloads it holds for."""
+    """Means over workloads, and which of the paper's results hold; `in` counts the workloads for which one holds."""
     yield ""
     yield f"{title}"
     yield f"{'policy':<20} {'latency ms':>10} {'most MB':>8} {'mean MB':>8} {'burstiness':>10}"

@@ -1,7 +1,7 @@
 """Schedules in virtual time: the engine's policies on operators whose costs and selectivities are given.
 
-Amounts flow instead of rows: a stage with selectivity 0.2 makes of one tuple a fifth of a tuple. Nothing is random and
-nothing is measured, so a run always gives the same result.
+Amounts flow instead of rows: a stage with selectivity 0.2 turns one tuple into a fifth of a tuple. Nothing is random
+and nothing is measured, so a run is deterministic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millstream.lab.papers.op_sched.operators.run import GraphRun, Step
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An operator that takes so long for a tuple and lets so much of it through. `sizes` are a tuple's in and out."""
+    """An operator with a given time per tuple and selectivity. `sizes` are those of a tuple in and out."""
 
     cost: float
     selectivity: float = 1.0
@@ -34,7 +34,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """So many tuples of a stream at one time."""
+    """A number of tuples of a stream at one time."""
 
     time: float
     stream: str
@@ -59,7 +59,7 @@ def path_graph(paths: Mapping[str, Sequence[Given]]) -> Graph:
 
 
 def known(graph: Graph) -> dict[Port, Expected]:
-    """The figures a policy is told: those given."""
+    """The figures for a policy: those given."""
     found = {}
     for name, port in graph.ports:
         operator = graph.nodes[name].operator
@@ -75,9 +75,9 @@ def simulate(
     watch: Callable[[Step], None] | None = None,
     sample: Callable[[float, float], None] | None = None,
 ) -> GraphRun:
-    """Runs until all arrivals are through. `sample` is told time and queue memory after every arrival and every step.
+    """Runs until all arrivals are processed. `sample` gets time and queue memory after every arrival and every step.
 
-    What is being served counts as queued until it is done, and tuples that arrive meanwhile are queued beside it.
+    A tuple being served counts as queued until it is done; tuples that arrive meanwhile are queued too.
     """
     run = GraphRun(graph, policy, known=known(graph), learns=False, watch=watch)
     waiting = sorted(arrivals, key=lambda arrival: arrival.time)

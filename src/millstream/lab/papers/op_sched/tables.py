@@ -18,7 +18,7 @@ UNITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One time unit: tuples in all queues, and of what came out how much there was and how old it was."""
+    """One time unit: tuples in all queues, and the amount and latency of the output."""
 
     queue: float
     latency: float | None
@@ -80,7 +80,7 @@ def table_2(policy: str) -> tuple[Row, ...]:
 
 
 def report() -> Iterator[str]:
-    """Paper beside simulated."""
+    """The paper's numbers next to the simulated ones."""
     yield "op-sched Table 2: queue size, tuple latency, throughput per time unit (simulated / the paper)"
     found = {policy: table_2(policy) for policy in PRINTED}
     yield f"{'time':>4}  {'FIFO':>12} / {'paper':<14}{'Chain':>12} / {'paper':<12}"

@@ -1,12 +1,12 @@
 """op-sched 5.1: sixteen queries of 116 operators over five self-similar streams, as a graph of real operators.
 
 Four queries select, the others join two to five streams: five have one join, four two, one three and two four. Every
-stream a query reads is selected and projected first; a selection stands on top. Selectivities are spread over 0 to 1,
-few joins have more than one, and the first operators are the selective ones, as the paper observes.
+stream a query reads is selected and projected first; the last operator is a selection. Selectivities are spread over 0
+to 1, few joins have more than one, and the first operators are the selective ones, as the paper observes.
 
-The first selections and projections find numbers in a line of text, which takes somewhat less than a join does: in a
-system that serves tuple by tuple, as the paper's, operators differ by no more than that. Comparing a column with a
-constant is many times as fast as a join here, and then other things come out (docs/scheduling.md).
+The first selections and projections find numbers in a line of text, which takes somewhat less time than a join: in a
+system that serves tuple by tuple, as the paper's, operators differ by no more than that. Here, comparing a column with
+a constant is many times as fast as a join, and the results would differ (docs/scheduling.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOINS = (0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4)
 """How many joins each query has."""
 STREAMS = ("S1", "S2", "S3", "S4", "S5")
 SHARES = (0.30, 0.25, 0.20, 0.15, 0.10)
-"""Of the whole rate."""
+"""Each stream's share of the whole rate."""
 _LINES = "sensor {} reads {:.5f} at noon in the northern hall"
 _LINE, _READING = "line", r"reads (?P<reading>[\d.]+)"
 _BOTH = rf"sensor (?P<sensor>\d+) {_READING}"
@@ -34,7 +34,7 @@ _READINGS, _SENSORS = 100_000, 97
 _WINDOW = 0.5
 _TICK = 0.2
 _KEYS = 0.05
-"""How many keys there are to the rows of a second."""
+"""The number of keys per row of a second."""
 _ON, _OFF = 0.25, 5.0
 """The shortest times a flow is on and off, in seconds: of 64 flows two are on at a time."""
 
@@ -68,7 +68,7 @@ def _leaf(rng: np.random.Generator, nodes: list[Node], name: str, stream: str, j
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Rows of the five streams: `phases` are the mean rates (rows a second, all streams) of equal lengths of time."""
+    """Rows of the five streams: `phases` are the mean rates (rows a second, all streams) of phases of equal length."""
 
     phases: tuple[float, ...]
     seconds: float

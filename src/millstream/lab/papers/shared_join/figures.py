@@ -1,4 +1,6 @@
-"""shared-join: Figures 3 and 5 by the equations, 7 to 10 and the buffers on the engine; paper beside measured."""
+"""shared-join: Figures 3 and 5 by the equations, 7 to 10 and the buffers on the engine; the paper's numbers next to
+measured ones.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def _shown(mix: str, by_policy: dict[str, Outcome]) -> Iterator[str]:
 
 
 def _buffers(found: dict[str, dict[str, Outcome]]) -> Iterator[str]:
-    """The largest share of the join buffer that waiting tuples and held rows came to."""
+    """The peak of waiting tuples and held rows as a share of the join buffer."""
     outcomes = [one for by in found.values() for policy, one in by.items() if policy != "lwo"]
     waiting = max(one.most_waiting / one.join_rows for one in outcomes)
     held = max(one.most_held / one.join_rows for one in outcomes)

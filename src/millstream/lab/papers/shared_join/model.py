@@ -18,7 +18,7 @@ from millstream.lab.show import bars, verdict
 from millstream.lab.workloads.windows import UNIFORM
 
 RATE, TOGETHER, PER_PAIR = 100, 50, 1e-8
-"""Tuples a second, tuples at once, and the seconds one comparison takes (0.01 us)."""
+"""Tuples per second, tuples at once, and the seconds of one comparison (0.01 us)."""
 
 
 def largest_window_only(windows: Sequence[float], m: int, rate: float, t_p: float) -> list[float]:
@@ -65,7 +65,7 @@ class _Scan:
 
 
 def _schedule(policy: Policy, windows: Sequence[float], m: int, per_second: float) -> list[_Scan]:
-    """Which tuple scans which slice when. Every tuple is there at time 0 and goes from slice to slice."""
+    """When each tuple scans each slice. Every tuple arrives at time 0 and goes from slice to slice."""
     borders = [0.0, *windows]
     stages = [
         Stage(f"slice {n}", per_second * (far - near), near=round(near * 1e6), far=round(far * 1e6))
@@ -96,7 +96,7 @@ class _Virtual:
 
 
 def figure(policy: str) -> Iterator[str]:
-    """Figure 3 (LWO) or 5 (SWF): against each query alone, by the equation and by the simulator."""
+    """Figure 3 (LWO) or 5 (SWF): relative to each query alone, by the equation and by the simulator."""
     number, name, equation = {
         "lwo": (3, "LWO, equation 1", largest_window_only),
         "swf": (5, "SWF, equation 2", smallest_window_first),

@@ -1,12 +1,12 @@
 """shared-join 5: response times of the shared join on the real engine, tuple by tuple, under one policy.
 
-The engine does the join, holds rows back and releases them. The clock goes on with its work, stretched so that LWO is
-busy for a given share of time, and jumps to the next arrival when nothing waits. It goes by the arrivals, slices and
-pairs the engine has done, at what they cost in CPU time under LWO on this machine, so that the same work takes as long
-under every policy; or by the CPU time itself, which on a machine that others use differs by more than the policies do.
+The engine does the join, holds rows back and releases them. The clock advances with its work, stretched so that LWO is
+busy for a given share of time, and jumps to the next arrival when nothing waits. It counts the arrivals, slices and
+pairs the engine has done, at their CPU cost under LWO on this machine, so that the same work takes as long under every
+policy. Alternatively it counts CPU time itself, which on a shared machine varies by more than the policies differ.
 
-A tuple of the paper is an arrival of many rows at one instant: starting a unit costs this engine about what ten
-thousand pairs cost, and the paper's cost is one of comparisons.
+A tuple of the paper is an arrival of many rows at one instant: starting a unit costs this engine about as much as ten
+thousand pairs, and the paper counts comparisons only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.lab.workloads.generators import SECOND, Times, pareto_bursts
 from millstream.plan.nodes import Access, Plan
 
 MATCHES = 120
-"""Tuples in ten minutes of the other stream that match one: 0.002 of 60,000 in the paper."""
+"""How many tuples in ten minutes of the other stream match a tuple: 0.002 of 60,000 in the paper."""
 _LOADED_IN = 8
 
 
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def plan_of(setup: Setup, policy: str) -> Plan:
-    """Every window a slice of its own, rows in order; a stream that is silent holds nobody back."""
+    """A plan with a slice for every window and strict order; idle streams do not hold the watermark back."""
     streams = [
         f"CREATE STREAM {name} (k BIGINT, Ts TIMESTAMP) WITH (time = 'Ts', idle = '1 microsecond');" for name in "AB"
     ]
@@ -101,7 +101,7 @@ class Arrival:
 
 
 def arrivals(setup: Setup) -> Iterator[Arrival]:
-    """New tuples of both streams in the order of arrival, after a largest window of state."""
+    """New tuples of both streams in the order of arrival, after the time covered by the initial state."""
     rng = np.random.default_rng(setup.seed)
     start, seconds = max(setup.windows), setup.tuples / (2 * setup.rate)
     times = [pareto_bursts(rng, setup.rate, seconds, setup.burst) + start * SECOND for _ in "AB"]
@@ -120,7 +120,7 @@ class Costs:
 
 
 class Run:
-    """One policy on one setup. `stretch` is how much stream time a second counts for; without costs it is CPU time."""
+    """One policy on one setup. `stretch` is the stream time per second of work; without `costs`, work is CPU time."""
 
     def __init__(self, setup: Setup, policy: str, stretch: float, costs: Costs | None = None) -> None:
         self._stretch, self._costs = stretch, costs
@@ -133,7 +133,7 @@ class Run:
         self._load(setup)
 
     def _load(self, setup: Setup) -> None:
-        """State as if the streams had run for the largest window; its own pairs are of no interest."""
+        """Loads state as if the streams had run for the largest window; pairs within it are discarded."""
         rng = np.random.default_rng(setup.seed + 1)
         span = max(setup.windows) * SECOND
         for part in range(_LOADED_IN):
@@ -155,7 +155,8 @@ class Run:
             while self._fed < len(incoming) and incoming[self._fed].time <= self._clock * SECOND:
                 one = incoming[self._fed]
                 self._engine.feed({one.stream: one.rows}, Budget(units=0), now=one.time)
-                # Tuples come in the order of time: the other stream, asked once more in vain, holds back nothing.
+                # Tuples come in time order: an empty poll makes the other stream idle, so that it does not hold the
+                # watermark back.
                 self._engine.feed({}, Budget(units=0), now=one.time + 2)
                 self._fed += 1
                 self._pass()
@@ -176,7 +177,7 @@ class Run:
         return self._fed, self._scanned, sum(one.pairs for one in chain.statistics.slices.values())
 
     def _pass(self) -> None:
-        """The clock goes on by what has been done since it was last looked at."""
+        """Advances the clock by the work done since the last call."""
         mark = time.thread_time()
         passed = mark - self._mark
         self.outcome.cpu += passed
@@ -189,7 +190,7 @@ class Run:
         self._mark = time.thread_time()
 
     def _look(self) -> None:
-        """What the measuring itself takes is not counted."""
+        """Takes a sample; its own time is not counted."""
         self._pass()
         self.samples.append((*self.done(), self.outcome.cpu))
         (chain,) = self._engine.chains()
@@ -212,7 +213,7 @@ class Run:
 
 
 def calibrated(setup: Setup) -> tuple[float, Costs]:
-    """What LWO's work costs here, and how far to stretch it so that LWO is busy for the given share of time."""
+    """The costs of LWO's work on this machine, and the stretch with which LWO is busy for the given share of time."""
     sample = replace(setup, tuples=min(setup.tuples, 600), burst=1)
     run = Run(sample, "lwo", 1e-6)
     measured = run.run(list(arrivals(sample)))

@@ -1,4 +1,6 @@
-"""state-slice, Figures 11 and 19: what slicing saves on paper, and which chains are CPU-optimal under which cost."""
+"""state-slice, Figures 11 and 19: what slicing saves by the equations, and which chains are CPU-optimal under which
+cost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ CLAIMS = {
     "Mostly-Small": (TABLE_4["Mostly-Small"][:10], (20.0,), (30.0,)),
     "Small-Large": (TABLE_4["Small-Large"][:6], TABLE_4["Small-Large"][6:]),
 }
-"""Which windows the paper says share a slice."""
+"""Which windows share a slice in the paper."""
 
 
 def plan_of(windows: str, costs: Costs) -> Plan:
@@ -35,7 +37,7 @@ def groups(plan: Plan) -> tuple[tuple[float, ...], ...]:
 
 
 def holds(windows: str, plan: Plan) -> bool:
-    """Whether the plan merges just as the paper says for Figure 19."""
+    """Whether the plan merges exactly as the paper's for Figure 19."""
     return groups(plan) == tuple(tuple(float(w) for w in group) for group in CLAIMS[windows])
 
 
@@ -52,7 +54,7 @@ def figure_19() -> Iterator[str]:
 
 
 def route_first(part: Part) -> Amount:
-    """A router that stops at the first window that takes the pair."""
+    """A router that stops at the first window that contains the pair."""
     width = np.maximum(part.end - part.start, 1)
     return np.where(part.cuts > 0, part.pairs * (part.cuts * part.end - part.cut_sum) / width, 0.0)
 

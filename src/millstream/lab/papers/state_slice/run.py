@@ -1,7 +1,7 @@
 """state-slice 7: sharing strategies on the engine, with the paper's settings (Figures 17, 18 and 19).
 
-Rates and keys are multiples of the paper's, so that a row meets as many others as there and batches are worth joining.
-Memory is rows of state, the service rate rows taken in per second of CPU time.
+Rates and keys are multiples of the paper's, so that a row has as many matches as there and batches are large enough.
+Memory is state rows, the service rate is input rows per second of CPU time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JOINS = {"low": 0.025, "middle": 0.1, "high": 0.4}
 RATES = (20, 40, 60, 80)
 """Table 3, and the rates of both experiments."""
 STRATEGIES = ("pull-up", "push-down", "state-slice", "planned")
-"""The paper's three, the last of them as its memory-optimal chain; and the chain our planner makes of the queries."""
+"""The paper's three strategies, the last as its memory-optimal chain; and the chain that our planner chooses."""
 _SECONDS, _BATCHES = 60, 12
 """The first half fills the widest window and is not measured."""
 _NOISE = 1.03
@@ -35,7 +35,7 @@ _NOISE = 1.03
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row of Table 3 at one of the paper's rates; `scale` is how many times its rate and keys there are here."""
+    """A row of Table 3 at one of the paper's rates; `scale` multiplies its rate and keys."""
 
     windows: str = "Uniform"
     selection: float = 0.5
@@ -85,13 +85,13 @@ def strategies(setting: Setting) -> dict[str, list[Plan]]:
 
 
 def _whole(chain: Chain) -> Chain:
-    """One regular join of the widest window, its pairs routed."""
+    """One regular join of the widest window, with a router."""
     ends = endpoints(chain)
     return replace(chain, slices=slices_at(chain, [ends[0], ends[-1]]))
 
 
 def measure(plans: Sequence[Plan], batches: Sequence[Mapping[str, pa.Table]]) -> Outcome:
-    """After the widest window is full: rows of state on average, and the rate."""
+    """Measured after the widest window is full: mean state rows, and the service rate."""
     out = 0
 
     def count(_: str, rows: pa.RecordBatch) -> None:
@@ -113,7 +113,7 @@ def measure(plans: Sequence[Plan], batches: Sequence[Mapping[str, pa.Table]]) ->
 
 
 def _best(plans: Mapping[str, Sequence[Plan]], batches: list[dict[str, pa.Table]], rounds: int) -> dict[str, Outcome]:
-    """In turns; the fastest of some rounds."""
+    """The strategies take turns; the fastest of several rounds counts."""
     found: dict[str, Outcome] = {}
     for _ in range(rounds):
         for name, some in plans.items():
@@ -133,7 +133,8 @@ def figure_17() -> Iterator[str]:
     yield "state-slice Figure 17: rows of state on the engine, and what slicing saves of pull-up and push-down"
     yield _header()
     least, savings = True, []
-    # Segments are kept until most of their rows have expired: many rows in many batches make that a small part.
+    # Segments are kept until most of their rows have expired: with many small batches that is a small share of the
+    # state.
     low = Setting(join=JOINS["low"], scale=100)
     for setting in _panels(
         *(replace(low, windows=windows) for windows in WINDOWS),
@@ -180,7 +181,7 @@ def _header() -> str:
 
 
 def many(name: str, count: int) -> tuple[float, ...]:
-    """Table 4's windows for more than twelve queries: as many more of each kind."""
+    """Table 4's windows for more than twelve queries: proportionally more of each kind."""
     if name == "Uniform":
         return tuple(30 * number / count for number in range(1, count + 1))
     if name == "Mostly-Small":

@@ -1,4 +1,4 @@
-"""Rows on their way through a graph, together with when they came in."""
+"""Rows on their way through a graph, with their arrival times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`rows` may be a fraction where only amounts flow. `arrived` is when the oldest row came in, `arrivals` the sum
-    over all rows; a joined row came in with the later of its two. `leaf` is the operator it entered the graph by."""
+    """`rows` may be a fraction where only amounts flow. `arrived` is the arrival time of the oldest row, `arrivals` the
+    sum over all rows; a joined row has the later time of its two rows. `leaf` is the operator where it entered the
+    graph.
+    """
 
     rows: float
     size: float
@@ -21,5 +23,5 @@ class Chunk:
     data: pa.RecordBatch | None = None
 
     def latency(self, now: float) -> float:
-        """Summed over its rows."""
+        """The latency, summed over its rows."""
         return self.rows * now - self.arrivals

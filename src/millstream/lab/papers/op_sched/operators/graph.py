@@ -1,4 +1,4 @@
-"""Which operator feeds which: a directed graph from streams to queries without cycles."""
+"""Which operator feeds which: a directed acyclic graph from streams to queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Operator(Protocol):
     """One step of a query plan."""
 
     def process(self, port: int, chunk: Chunk, low: float) -> tuple[Chunk | None, float]:
-        """What comes out, and how long it took. No row that arrived before `low` will come to the other ports."""
+        """Returns the output and the time it took. No row that arrived before `low` will come to the other ports."""
         ...
 
 
@@ -54,7 +54,7 @@ class Graph:
         return [(node.name, port) for node in self.nodes.values() for port in range(len(node.inputs))]
 
     def paths(self, query: str) -> list[tuple[Port, ...]]:
-        """All ways from a stream to the query, leaf first."""
+        """All paths from a stream to the query, leaf first."""
         return [tuple(path) for path in self._up(self.queries[query])]
 
     def _up(self, name: str) -> Iterator[list[Port]]:

@@ -1,4 +1,4 @@
-"""What an operator graph has measured of itself: costs, selectivities, queues and latencies."""
+"""The measurements of an operator graph: costs, selectivities, queues and latencies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PRIOR_ROWS = 1.0
 
 @dataclass(slots=True)
 class Rows:
-    """Rows that have come out, of a query or along a path."""
+    """Output rows of a query or a path."""
 
     rows: float = 0.0
     latency: float = 0.0
@@ -28,7 +28,7 @@ class Rows:
 
 @dataclass(slots=True)
 class Port:
-    """One input of an operator. `waited` is rows times the time they stood in the queue."""
+    """One input of an operator. `waited` is rows times their time in the queue."""
 
     rows_in: float = 0.0
     rows_out: float = 0.0
@@ -49,7 +49,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a port does with a row, as far as is known."""
+    """The expected cost, selectivity and sizes of a port."""
 
     cost: float = 1.0
     selectivity: float = 1.0
@@ -62,7 +62,7 @@ class Expected:
 
 
 def expected(port: Port, before: Expected) -> Expected:
-    """The means so far; an operator that has seen next to nothing stays as it was given."""
+    """The means so far; a port with too few rows keeps its given figures."""
     if port.rows_in < _PRIOR_ROWS:
         return before
     size = port.bytes_in / port.rows_in

@@ -1,6 +1,6 @@
 """Operators on Arrow batches: selection, projection, and a symmetric window join over the engine's own segments.
 
-Rows have a key `k`, a time `ts`, and values. Each operator is timed by the CPU it takes.
+Rows have a key `k`, a time `ts`, and values. Each operator's CPU time is measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Select:
 
 @dataclass(frozen=True)
 class SelectText(Select):
-    """The same where the value is the number that a pattern finds in a text, as its one group."""
+    """The same for a number that a pattern's one group finds in a text."""
 
     pattern: str
 
@@ -58,7 +58,7 @@ class SelectText(Select):
 
 @dataclass(frozen=True, slots=True)
 class ProjectText:
-    """Keeps some columns, and of a text the numbers that a pattern finds in it, named as its groups are."""
+    """Keeps some columns, and the numbers that a pattern finds in a text, named after its groups."""
 
     columns: tuple[str, ...]
     text: str
@@ -101,7 +101,7 @@ class Join:
         return made_of(chunk, _joined(probe, state, probe if port == 0 else states[0])), time.thread_time() - began
 
     def _keep(self, port: int, segment: Segment, low: float) -> None:
-        """Without rows of this side that nothing on the other side can match any more; small neighbours become one."""
+        """Drops rows of this side that nothing on the other side can match any more, and merges small neighbours."""
         expired = floor((low - self.window) * _SECOND) if low > float("-inf") else -(2**62)
         mine = [other for other in self._state[port] if other.last > expired]
         mine.append(segment)
@@ -126,7 +126,7 @@ def _numbers(texts: pa.Array, pattern: str) -> dict[str, pa.Array]:
 
 
 def made_of(chunk: Chunk, rows: pa.RecordBatch) -> Chunk | None:
-    """Rows that have become of a chunk, or None if there are none."""
+    """A chunk of the rows made from another chunk, or None if there are none."""
     if not rows.num_rows:
         return None
     times = microseconds(rows.column(TIME)) / _SECOND

@@ -1,4 +1,4 @@
-"""A graph at work: queues, a policy that chooses among them, and what is measured on the way."""
+"""A running graph: queues, a policy that chooses among them, and measurements."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _LOOK_FOR_LOW = 8
 class GraphRun:
     """`feed` chunks, then `step` while there is work; an operator takes a chunk at a time.
 
-    `known` gives what is expected of ports before anything is measured; with `learns` off it is all that policies are
-    ever told. The clock counts a second of an operator's time `stretch` times.
+    `known` gives the figures of ports before anything is measured; with `learns` off, policies never get others. The
+    clock counts a second of an operator's time `stretch` times.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GraphRun:
         return self._memory
 
     def feed(self, stream: str, chunk: Chunk) -> None:
-        """Rows of a stream; each operator that reads it gets them."""
+        """Feeds rows of a stream to each operator that reads it."""
         self._low[stream] = chunk.arrived
         for name, port in self.graph.consumers[stream]:
             self._enqueue((name, port), Chunk(*_but_leaf(chunk), name, chunk.data))
@@ -137,7 +137,7 @@ class GraphRun:
         self._ready.put(port, Runnable(path, at, self._rows[port], queue[0].arrived, queue[0].number))
 
     def _low_of_others(self, port: Port) -> float:
-        """No row older than this can still come to the operator's other ports; looked up now and then."""
+        """No row older than this can still come to the operator's other ports; recomputed now and then."""
         name, own = port
         if self._steps % _LOOK_FOR_LOW and len(self.graph.nodes[name].inputs) > 1:
             return float("-inf")
@@ -153,14 +153,14 @@ class GraphRun:
         return min(waiting, *(self._low_at((source, other)) for other in inputs))
 
     def _look(self) -> None:
-        """New figures for the policy when those it has are no longer true."""
+        """Gives the policy new figures when the current ones have drifted."""
         now = {port: measured.expected(counts, self._expected[port]) for port, counts in self.ports.items()}
         if any(self._expected[port].drifted(figures) for port, figures in now.items()):
             self._expected = now
             self._describe()
 
     def _describe(self) -> None:
-        """Paths with the figures of now, and for each queue the path of the greatest capacity that leads through it."""
+        """Rebuilds paths with current figures, and finds for each queue the path with the greatest capacity."""
         self._plans: dict[str, Sequence[Path]] = {}
         self._places: dict[Port, tuple[Path, int]] = {}
         for query in self.graph.queries:
