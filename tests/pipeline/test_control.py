@@ -48,8 +48,8 @@ class AtOnce:
     def __init__(self, control: Control) -> None:
         self._control, self._ask = control, control.registry.ask
 
-    def __call__(self, action: str, name: str, text: str = "", *, ticket: str | None = None) -> str:
-        ticket = self._ask(action, name, text, ticket=ticket)
+    def __call__(self, action: str, name: str, text: str = "", **options: Any) -> str:
+        ticket = self._ask(action, name, text, **options)
         self._control.change(7)
         return ticket
 
@@ -68,6 +68,44 @@ def test_a_callback_is_known_before_its_query(begin: Begin, tmp_path: Path, monk
     pipeline.drop("Q")
     pipeline.query("q", SELECT)
     assert not control.sinks.takes("q"), "a callback goes with its query"
+
+
+def test_a_query_does_not_go_on_without_its_callback(begin: Begin) -> None:
+    """Rows may wait for it, and nothing else would take them."""
+    script = FROM_FILES + query("q") + query("other")
+    place = begin(FROM_FILES + query("other")).directory
+    first = Control(directory=place, callbacks={"q": lambda *_: None})
+    first.check(script)
+    first.begin(script, 2)
+    assert [name for name, one in first.in_force.queries.items() if one.callback] == ["q"]
+    with pytest.raises(ScriptError, match="no callback for q") as error:
+        Control(directory=place).check(script)
+    assert "millstream query drop" in error.value.todo
+    with pytest.raises(ScriptError, match="no callback for q"):
+        Control(directory=place).check(script + query("third"))
+    Control(directory=place).check(FROM_FILES + query("other"))  # edited: the query is gone
+    Control(directory=place).check(script.replace("1 MINUTE", "2 MINUTES"))  # and here it is another one
+    Control(directory=place, callbacks={"q": print}).check(script)
+    first.registry.ask("drop", "Q")
+    Control(directory=place).check(script)
+
+
+def test_a_callback_is_recorded_when_only_it_is_new(begin: Begin) -> None:
+    script = FROM_FILES + query("q")
+    control = begin(script)
+    again = Control(directory=control.directory, callbacks={"q": print})
+    again.check(script)
+    again.begin(script, 5)
+    assert again.in_force.queries["q"].callback
+    assert again.in_force.queries["q"].since == 1, "it is the same query"
+    assert again.registry.in_force() == again.in_force
+
+
+def test_a_callback_that_ended_with_its_process_is_told(begin: Begin) -> None:
+    control = begin(FROM_FILES + query("other"))
+    ticket = control.registry.ask("add", "q", query("q"), callback=True)
+    assert not control.change(2)
+    assert "is gone" in str(control.registry.refusal(ticket))
 
 
 def test_a_callback_whose_query_is_refused_is_forgotten(begin: Begin) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from begun import FROM_FILES, SELECT, Begin, query
 from millstream.compile import compile_script
-from millstream.errors import ScriptError, ScriptErrors
+from millstream.errors import QueryFailed, ScriptError, ScriptErrors
 from millstream.pipeline import running
 from millstream.pipeline.preflight import wrong_ends
 from millstream.testing import run
@@ -30,6 +30,42 @@ def test_callbacks_get_committed_batches(mill: Callable[..., Any]) -> None:
     same(pa.concat_tables(got.values()).to_pylist(), expected(9))
     same(found.results("other"), expected(2))
     assert any("callback may see its last batch twice" in said for said in found.said)
+
+
+STOPPING = f"{STREAMS} SET on_error = 'stop'; CREATE QUERY other AS {PAIR} WINDOW 2 SECONDS;"
+"""With it a callback that raises ends the run after the commit, before its rows are taken: as a crash there would."""
+
+
+def crash(_: int, __: pa.Table) -> None:
+    raise RuntimeError("as if killed")
+
+
+def test_rows_wait_for_a_callback_that_comes_back(mill: Callable[..., Any]) -> None:
+    select = f"{PAIR} WINDOW 9 SECONDS"
+    found = filled(mill(STOPPING))
+    found.pipeline.query("q", select, sink=crash)
+    with pytest.raises(QueryFailed, match="as if killed"):
+        found.pipeline.drain()
+    with pytest.raises(ScriptError, match="no callback for q"):
+        again = mill(STOPPING)
+        again.pipeline.sql(f"CREATE QUERY q AS {select}")
+        again.pipeline.drain()
+    got: dict[int, pa.Table] = {}
+    last = mill(STOPPING)
+    last.pipeline.query("q", select, sink=got.__setitem__)
+    last.pipeline.drain()
+    same(pa.concat_tables(got.values()).to_pylist(), expected(9))
+    same(last.results("other"), expected(2))
+
+
+def test_rows_that_no_sink_takes_any_more_are_told(mill: Callable[..., Any]) -> None:
+    found = filled(mill(STOPPING))
+    found.pipeline.query("q", f"{PAIR} WINDOW 9 SECONDS", sink=crash)
+    with pytest.raises(QueryFailed, match="as if killed"):
+        found.pipeline.drain()
+    last = mill(STOPPING)
+    last.pipeline.drain()
+    assert "rows of the last batch for the sink of q are left in outbox/q: it has none now" in last.said
 
 
 def test_a_callback_that_raises_stops_its_query(mill: Callable[..., Any]) -> None:

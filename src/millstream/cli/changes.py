@@ -55,7 +55,9 @@ def listed(changes: Changes, functions: Mapping[str, Function]) -> Iterator[List
     for name, one in expected.queries.items():
         running = name in now.queries and now.queries[name] == one
         query, rows, place = queries.get(name), None, ""
-        if query is not None:
+        if one.callback:
+            place = "callback"
+        elif query is not None:
             place = place_of(query, changes.directory, settings, expected.base)
             if external_of(query, expected.base) is None:
                 target = target_of(query, f"{changes.directory.location}/results", settings.results, expected.base)

@@ -50,6 +50,8 @@ class Setting:
     choices: tuple[str, ...]
     help: str
     kind: str = "number"
+    most: int = 1_000_000_000
+    """The greatest count."""
 
     def check(self, value: str | float | bool) -> str | float | int:
         if self.choices:
@@ -67,12 +69,14 @@ class Setting:
         except ValueError:
             number = -1.0
         whole = self.kind == "count"
-        if isinstance(value, bool) or not 0 <= number <= (1_000_000_000 if whole else 1e300) or (whole and number % 1):
-            valid = f"{self.name} is a {'whole number up to 1,000,000,000' if whole else 'number'}, zero or more"
+        if isinstance(value, bool) or not 0 <= number <= (self.most if whole else 1e300) or (whole and number % 1):
+            valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, zero or more"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
         return int(number) if whole else number
 
 
+MOST_SLOTS = 64
+"""A slot has at least one partition group."""
 POLICY_NAMES = (
     "greedy",
     "lwo",
@@ -103,7 +107,9 @@ SETTINGS = (
     Setting("order", ("eager", "strict"), "Give rows out as they are found, or in the order of their later time."),
     Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
     Setting("on_error", ("query", "stop"), "What a function or sink that raises stops: its query, or everything."),
-    Setting("slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count"),
+    Setting(
+        "slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count", MOST_SLOTS
+    ),
     Setting("budget", (), "How long a slot works in one batch before it defers the rest; 0 is no limit.", "duration"),
     Setting("backlog", (), "How many deferred units hold back the reading of new rows; 0 is no limit.", "count"),
     Setting("trigger", (), "The least time from the start of one batch to the next; 0 is at once.", "duration"),

@@ -27,7 +27,7 @@ from millstream.plan import Plan
 
 Compile = Callable[[str], Plan]
 _POLL_SECONDS = 0.05
-_ONE_AT_A_TIME = "a change adds one query, by the name it has in its CREATE QUERY"
+ONE_AT_A_TIME = "a change adds one query, by the name it has in its CREATE QUERY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Changes:
         added = self.check(self.expected(), text, only=name, elsewhere=() if to_files else (name,))
         ticket = self.registry.ticket()
         before(ticket)
-        return self._ask("add", name, added.statements[0].text, ticket)
+        return self._ask("add", name, added.statements[0].text, ticket=ticket, callback=not to_files)
 
     def drop(self, name: str) -> Asked:
         return self._ask("drop", self.known(self.expected(), name))
@@ -146,7 +146,7 @@ class Changes:
         if others:
             raise ScriptErrors(_not_a_query(one.title, one.where, file) for one in others)
         taken = {one.name: now.find(one.name) for one in statements}
-        clashes = [_already_there(known).at(one.where) for one in statements if (known := taken[one.name])]
+        clashes = [already_there(known).at(one.where) for one in statements if (known := taken[one.name])]
         before = now.without(filter(None, taken.values())).text() if now.script else ""
         try:
             plan = self.compiled(before + text)
@@ -159,7 +159,7 @@ class Changes:
             raise _not_a_query("no statement", Where(), file)
         if only is not None and [one.name for one in statements] != [only]:
             names = listing(f'"{one.name}"' for one in statements)
-            raise ScriptError(f'{names} to add as "{only}"', _ONE_AT_A_TIME, "Ask for each by its own name.")
+            raise ScriptError(f'{names} to add as "{only}"', ONE_AT_A_TIME, "Ask for each by its own name.")
         return Added(tuple(sql.split(text)), plan)
 
     def _check_ends(self, script: Script, now: InForce, elsewhere: Collection[str]) -> None:
@@ -172,8 +172,10 @@ class Changes:
         except ScriptError as error:
             raise ScriptErrors([error]) from None
 
-    def _ask(self, action: str, query: str, text: str = "", ticket: str | None = None) -> Asked:
-        return Asked(self.registry.ask(action, query, text, ticket=ticket), action, query)
+    def _ask(
+        self, action: str, query: str, text: str = "", *, ticket: str | None = None, callback: bool = False
+    ) -> Asked:
+        return Asked(self.registry.ask(action, query, text, ticket=ticket, callback=callback), action, query)
 
     def _batch_of(self, asked: Asked) -> int:
         """The batch with which a change took effect: that of the last change of its kind for the same query."""
@@ -188,7 +190,7 @@ def tried(text: str, *, functions: Mapping[str, Function]) -> Plan:
     return plan
 
 
-def _already_there(name: str) -> ScriptError:
+def already_there(name: str) -> ScriptError:
     return ScriptError(f'query "{name}" is there already', "names differ", "Drop it first, or rename it.")
 
 

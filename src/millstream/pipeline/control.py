@@ -9,7 +9,7 @@ from pathlib import Path
 
 from millstream.compile import compile_script
 from millstream.engine.trial import try_out
-from millstream.errors import MillstreamError, ScriptError, ScriptErrors, Where
+from millstream.errors import MillstreamError, ScriptError, ScriptErrors, Where, listing
 from millstream.model.functions import Function
 from millstream.model.query import Query
 from millstream.model.script import Script
@@ -76,12 +76,35 @@ class Control:
             before = self.compile(";\n".join(self.in_force.declarations)).script
             check_same_streams(before.streams, declared.streams, self.directory.location, self.base)
         self._check_ends(declared)
+        self._check_callbacks(script)
         return declared
+
+    def _check_callbacks(self, script: str) -> None:
+        """A callback lives in the process that gave it: without it the rows of its query would go nowhere."""
+        goes_on = self.changes.expected().after(self._script_entry(script, batch=0)).queries
+        lost = [
+            name
+            for name, one in self.in_force.queries.items()
+            if one.callback and name not in self.callbacks and name in goes_on and goes_on[name].since == one.since
+        ]
+        if lost:
+            raise ScriptError(
+                f"no callback for {listing(lost)}",
+                "a query that was added with sink=... is started with it again, because rows may wait for it",
+                f"Call query({lost[0]!r}, ..., sink=...) before the start, or drop it:"
+                f" millstream query drop {self.directory.location} {lost[0]}",
+                Where(file=self.directory.location),
+            )
+
+    def _script_entry(self, script: str, batch: int) -> Entry:
+        return Entry(
+            "script", batch=batch, text=script, base=self.base, owner=self._owner, callbacks=tuple(self.callbacks)
+        )
 
     def begin(self, script: str, batch: int) -> None:
         """Begins or resumes with a script: what differs from before takes effect with this batch."""
-        if self.in_force.script != script:
-            entry = Entry("script", batch=batch, text=script, base=self.base, owner=self._owner)
+        entry = self._script_entry(script, batch)
+        if self.in_force.script != script or self.in_force.after(entry).queries != self.in_force.queries:
             self._use(self._planned(self.in_force.after(entry).text()), self.callbacks)
             self._record(entry)
         else:
@@ -150,6 +173,12 @@ class Control:
 
     def _apply(self, entry: Entry, callback: Callback | None = None) -> None:
         if entry.action == "add":
+            if entry.callbacks and callback is None:
+                raise ScriptError(
+                    f'the callback of "{entry.query}" is gone',
+                    "a callback lives in the process that gave it, which ended before a batch took the query in",
+                    "Add the query again, with its sink.",
+                )
             elsewhere = () if callback is None else (entry.query,)
             plan = self.changes.check(self.in_force, entry.text, only=entry.query, elsewhere=elsewhere).plan
         else:

@@ -14,7 +14,9 @@ from millstream.compile import compile_script
 from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
 from millstream.model.script import Script
+from millstream.model.settings import MOST_SLOTS
 from millstream.model.stream import Stream, check_name
+from millstream.pipeline.arguments import check_alone, check_frame, check_sink, check_text
 from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
@@ -29,8 +31,6 @@ from millstream.pipeline.sources import united
 from millstream.pipeline.step import Stepper
 from millstream.plan import Calibration, Plan
 from millstream.plan.explain import FORMATS
-
-_MOST_SLOTS = 64
 
 
 class QueryHandle:
@@ -67,6 +67,7 @@ class Pipeline:
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_name("pipeline", name)
+        check_text("script", script)
         self.name = name
         self.directory = Directory.at(directory or f"state/{name}")
         self._statements = [script.strip().rstrip(";")] if script.strip() else []
@@ -98,6 +99,7 @@ class Pipeline:
         """Declares a stream that is read from a streaming DataFrame."""
         self._before_start("streams are declared")
         check_name("stream", name)
+        check_frame(name, frame)
         hints = {"time": time, "delay": delay, "idle": idle, "rate": rate, "keys": keys}
         given = ", ".join(f"{key} = '{_escaped(str(value))}'" for key, value in hints.items() if value is not None)
         columns = ", ".join(columns_of(frame))
@@ -112,17 +114,22 @@ class Pipeline:
     def sql(self, script: str) -> None:
         """Adds statements: CREATE STREAM, CREATE QUERY, SET."""
         self._before_start("statements are given")
+        check_text("script", script)
         self._statements.append(script.strip().rstrip(";"))
 
     def query(self, name: str, select: str, *, sink: Callback | None = None, **options: str) -> QueryHandle:
         """Adds a query; while the pipeline runs, from the next batch on. `sink` gets (batch, rows) of each commit."""
         check_name("query", name)
+        for what, value in (("SELECT", select), *options.items()):
+            check_text(f"{what} of query {name}", value)
+        check_sink(name, sink, options)
         given = ", ".join(f"{key} = '{_escaped(value)}'" for key, value in options.items())
         statement = f'CREATE QUERY "{name}"{f" WITH ({given})" if given else ""} AS {select.strip().rstrip(";")}'
         control = self._control
         if control is not None:
             control.ask_for(name, statement, sink)
             return QueryHandle(self, name)
+        check_alone(name, statement, self._statements)
         self._statements.append(statement)
         if sink is not None:
             self._callbacks[name] = sink
@@ -150,6 +157,8 @@ class Pipeline:
 
     def explain(self, style: str = "text") -> str:
         """The shared plan in words, as JSON or for Graphviz."""
+        if style not in FORMATS:
+            raise ScriptError(f"style = {style!r}", f"it is one of {listing(FORMATS)}", "Choose one.")
         return FORMATS[style](self.plan())
 
     def results(self, name: str) -> pa.Table:
@@ -252,7 +261,7 @@ class Pipeline:
             source = united(self._spark, self._sources(declared, control.base), self._frames)
             check_formats(self._spark, declared.queries, control.base)
             slots = declared.settings.slots or cores_of(self._spark)
-            self._stepper = Stepper(self._spark, self.directory, min(slots, _MOST_SLOTS), self._functions)
+            self._stepper = Stepper(self._spark, self.directory, min(slots, MOST_SLOTS), self._functions)
             self._tell_slots(declared.settings.slots, self._stepper.slots)
             self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
             if control.in_force.script not in ("", script) and control.resume():
@@ -290,10 +299,9 @@ class Pipeline:
     def _tell_slots(self, asked: int, slots: int) -> None:
         """The number of slots is fixed when a directory is first started: state is divided by it."""
         if asked and asked != slots:
-            limit = f"{_MOST_SLOTS} at most, and " if asked > _MOST_SLOTS else ""
             self._tell(
-                f"slots = {asked} has no effect: {slots} are in force. There are {limit}as many as there were when the"
-                " directory was begun; use a new directory for another number"
+                f"slots = {asked} has no effect: {slots} are in force, as many as when the directory was begun; use a"
+                " new directory for another number"
             )
 
     def _script(self) -> str:

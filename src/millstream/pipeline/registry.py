@@ -12,7 +12,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream import sql
 from millstream.engine.files import DamagedFileError, Files, damaged
@@ -24,6 +24,7 @@ _ACTIONS = ("script", "add", "drop", "fail")
 _ASKED = ("add", "drop")
 _NAME = re.compile(r"\d{6,}\.json")
 _TICKET = re.compile(r"\d{20}-[0-9a-f]{6}\.json")
+_KINDS = {"batch": int, "callbacks": tuple}
 T = TypeVar("T")
 
 
@@ -31,7 +32,8 @@ T = TypeVar("T")
 class Entry:
     """A change that took effect with a batch: a script, a query added or dropped, or a query stopped by an error.
 
-    The first entry of a directory also holds the base of relative paths and the pipeline's id.
+    The first entry of a directory also holds the base of relative paths and the pipeline's id. `callbacks` are the
+    queries of the entry whose rows go to Python callbacks, which no file can hold.
     """
 
     action: str
@@ -42,12 +44,24 @@ class Entry:
     error: str = ""
     base: str = ""
     owner: str = ""
+    callbacks: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Entry:
+        return cls(**{**saved, "callbacks": tuple(saved.get("callbacks", ()))})
+
+    def to_json(self) -> dict[str, Any]:
+        """Without `callbacks` where there are none, as entries were before there were any: checksums stay the same."""
+        saved = asdict(self)
+        if not self.callbacks:
+            del saved["callbacks"]
+        return saved
 
     def __post_init__(self) -> None:
         if self.action not in _ACTIONS:
             raise ScriptError(f"action {self.action!r}", f"it is one of {', '.join(_ACTIONS)}", "Use one of these.")
         for one in fields(self):
-            kind = int if one.name == "batch" else str
+            kind = _KINDS.get(one.name, str)
             if not isinstance(getattr(self, one.name), kind):
                 raise ScriptError(f"{one.name} = {getattr(self, one.name)!r}", f"it is a {kind.__name__}", "Mend it.")
 
@@ -59,6 +73,9 @@ class Registered:
     text: str
     since: int
     of_script: bool
+    _: KW_ONLY
+    callback: bool = False
+    """Whether its rows go to a Python callback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +114,8 @@ class InForce:
         _take(queries, entry.query)
         _take(failed, entry.query)
         if entry.action == "add":
-            queries[entry.query] = Registered(entry.text, entry.batch, of_script=False)
+            callback = entry.query in entry.callbacks
+            queries[entry.query] = Registered(entry.text, entry.batch, of_script=False, callback=callback)
         elif entry.action == "fail":
             failed[entry.query] = entry.error
         return replace(now, queries=queries, failed=failed)
@@ -112,10 +130,11 @@ class InForce:
             known = self.queries.get(name)
             same = name in before and sql.same(before[name], text)
             if known is not None and (same or sql.same(known.text, text)):
-                queries[name] = known
+                queries[name] = replace(known, callback=name in entry.callbacks)
             elif not same:
                 _take(queries, name)
-                queries[name] = Registered(text, entry.batch, of_script=True)
+                callback = name in entry.callbacks
+                queries[name] = Registered(text, entry.batch, of_script=True, callback=callback)
         failed = {name: error for name, error in self.failed.items() if _find(queries, name) is None}
         return replace(
             self,
@@ -175,7 +194,7 @@ class Registry:
                 if not whole:
                     if self._files.has(place):
                         set_aside(self._files, place)
-                    self._files.write(place, sealed(asdict(entry)))
+                    self._files.write(place, sealed(entry.to_json()))
                     if place == name:
                         tell(f"{self._files.path(name)}: {found}; it is restored from its copy")
 
@@ -183,27 +202,27 @@ class Registry:
         """The checksum of the first `count` entries."""
         crc = 0
         for number in range(1, count + 1):
-            crc = zlib.crc32(sealed(asdict(self.entry(number))), crc)
+            crc = zlib.crc32(sealed(self.entry(number).to_json()), crc)
         return f"{count}-{crc:08x}"
 
     def record(self, number: int, entry: Entry) -> None:
-        content = sealed(asdict(entry))
+        content = sealed(entry.to_json())
         self._files.make(COPIES)
         for name in (f"{COPIES}/{_entry_name(number)}", _entry_name(number)):
             self._files.write(name, content)
 
     def _read(self, name: str) -> Entry:
-        return read_sealed(self._files, name, lambda saved: Entry(**saved))
+        return read_sealed(self._files, name, Entry.from_json)
 
     def ticket(self) -> str:
         """A new name for a change in the inbox. Names sort by creation time."""
         return f"{time.time_ns():020}-{uuid.uuid4().hex[:6]}.json"
 
-    def ask(self, action: str, query: str, text: str = "", *, ticket: str | None = None) -> str:
+    def ask(self, action: str, query: str, text: str = "", *, ticket: str | None = None, callback: bool = False) -> str:
         """Puts a change into the inbox and returns its ticket."""
         name = ticket or self.ticket()
-        change = Entry(action, batch=0, text=text, query=query)
-        self._files.write(f"{INBOX}/{name}", sealed(asdict(change)))
+        change = Entry(action, batch=0, text=text, query=query, callbacks=(query,) if callback else ())
+        self._files.write(f"{INBOX}/{name}", sealed(change.to_json()))
         return name
 
     def is_asked(self) -> bool:

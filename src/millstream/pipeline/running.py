@@ -22,7 +22,7 @@ from millstream.pipeline.directory import Directory
 from millstream.pipeline.manifest import StagedFile
 from millstream.pipeline.progress import BatchProgress, progress
 from millstream.pipeline.recovery import prepare, tidy
-from millstream.pipeline.sinks import deliver
+from millstream.pipeline.sinks import deliver, left_over
 from millstream.pipeline.step import Stepper
 
 _BREATH = 0.02
@@ -136,6 +136,8 @@ class Running:
         self._stepper.recover()
         tidy(self._directory, last, targets, self._control.sinks, self._tell)
         self._hand_over(last.batch, last.outputs)
+        for query in left_over(last.outputs, self._control.sinks, self._directory.location):
+            self._tell(f"rows of the last batch for the sink of {query} are left in outbox/{query}: it has none now")
 
     def _use(self) -> None:
         self._stepper.use(self._control.planned(), self._control.since(), self._control.targets())

@@ -258,6 +258,12 @@ def deliver(
             _empty(by_query[name])
 
 
+def left_over(outputs: Iterable[StagedFile], sinks: Sinks, location: str) -> list[str]:
+    """The queries with rows in the outbox that no sink takes: those that are gone, or that have no sink any more."""
+    finals = [final for output in outputs for final in output.finals if final.folder.startswith(f"{location}/outbox/")]
+    return sorted({one.query for one in finals if not sinks.takes(one.query) and Files.at(one.folder).has(one.name)})
+
+
 def _empty(taken: Iterable[PublishedFile]) -> None:
     """Called after each sink: if a later sink raises, those before it must not get the batch again."""
     for final in taken:
@@ -271,7 +277,7 @@ def _call(name: str, callback: Callback, batch: int, finals: Sequence[PublishedF
         tables.append(pq.read_table(files.path(final.name), filesystem=files.system))
     try:
         callback(batch, pa.concat_tables(tables))
-    except Exception as error:  # the user's own code may fail in any way
+    except (Exception, SystemExit) as error:  # the user's own code may fail in any way
         raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
 
 
