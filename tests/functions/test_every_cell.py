@@ -56,7 +56,12 @@ COMPARED = """
 i BETWEEN -1 AND 7; x NOT BETWEEN 0 AND 2;
 i IN (7, 0); i IN (7, j, 100); x IN (0.0, 1.5, 3.0); v IN ('ab', NULL, 'abc');
 i NOT IN (7, NULL); 1 IN (NULL); NULL IN (1, 2); d IN (1, 3, 12.5); y IN (CAST('NaN' AS DOUBLE), 1.0); c IN (d, 1, 2);
-day IN ('2024-02-29', '1970-01-01'); b IN (TRUE);
+day IN ('2024-02-29', '1970-01-01'); b IN (TRUE); at IN (day, '2024-01-05'); '1970-01-01 00:00:00' IN (day, at);
+l IN (9223372036854775806, 0.5); l NOT IN (9223372036854775806, 0.5); l IN (9223372036854775806, 2, 3, 4, 5, 0.5);
+l IN (9223372036854775806, f); l NOT IN (-9223372036854775807, x, NULL); l IN (CAST(s AS BIGINT), x); i IN (l, f);
+9223372036854775806 IN (l, x); 9223372036854775806 IN (l, 0.5); l + 0 IN (9223372036854775806 - t, y); f IN (i, 1.5);
+w IN (1, 0.5); w NOT IN (1, x); c IN (w, 0.5); d IN (l, x); h IN (l, 1234567890123456789, 0.5); l IN (h, f);
+h IN (h - 1, 0.5); x IN (l, 9007199254740993); l IN (h, 7); t IN (l, 12); h IN (t, 1); w IN (c, 1); NULL IN (l, x);
 l IN (1, 2, 3000000000); x IN (-0.0, 9.0, 8.0); b AND g; b OR g; NOT b;
 b AND NULL; b OR NULL; b IS NULL; v IS NOT NULL; NULL IS NULL; b AND (g OR i > 0); x > 1 OR y < 1; NULL = NULL
 """
@@ -75,6 +80,10 @@ coalesce(NULL, i); coalesce(v, s, 'x'); nullif(x, y); nullif(v, 'ab'); nullif(at
 coalesce(day, at); nullif(b, g); substring('abc', -2); substring(v, NULL); substring(v, 1, NULL); substring(NULL, 1);
 substring(v, -2, 1); v NOT LIKE 'a%'; NULL LIKE 'a'; 'abc' LIKE 'a%'; concat(v, s); concat(v, NULL); concat(v);
 v || '-' || s; extract(hour FROM at); round(f / 10); round(-0.4); round(x / 100, -1); sign(f); sign(-0.0);
+power(y, x); power(x, y); power(f, x); power(i, x); power(1, x); power(-1, y); power(x, 0); power(t, f);
+power(i, CAST('Infinity' AS DOUBLE)); power(1, CAST('NaN' AS DOUBLE)); power(-1, CAST('-Infinity' AS FLOAT));
+power(NULL, x); power(x, CAST(NULL AS INT)); power(CAST('NaN' AS DOUBLE), 0); greatest(w, h, x); coalesce(w, h, x);
+least(w, x, h); CASE WHEN b THEN w WHEN g THEN h ELSE f END;
 year(n + INTERVAL '13000000' DAY); month(n + INTERVAL '13000000' DAY); day(n - INTERVAL '13000000' DAY);
 hour(n - INTERVAL '13000000' DAY); replace(v, '', 'X'); replace('aaa', 'a', 'bb'); startswith('abc', 'a')
 """

@@ -110,6 +110,8 @@ def test_operators(query: ReadQuery, shown: Shown, expression: str, text: str, k
         ("T.Value NOT BETWEEN 1 AND 2", "NOT ((T.Value <= 2) AND (T.Value >= 1))"),
         ("T.Zone IN ('b', 'a', 'b')", "T.Zone IN ('a', 'b')"),
         ("T.Id NOT IN (1, -2)", "NOT (T.Id IN (-2, 1))"),
+        ("T.Id IN (2, T.Id + 1, 0.5)", "T.Id IN (CAST(T.Id + 1 AS DOUBLE), 0.5, 2.0)"),
+        ("T.Value IN (2, T.Id + 1, 0.5)", "T.Value IN ((T.Id + 1), 0.5, 2)"),
         ("T.Zone LIKE 'a%'", "T.Zone LIKE 'a%'"),
         ("T.Zone NOT LIKE '_b'", "NOT (T.Zone LIKE '_b')"),
         ("T.Zone IS NULL", "T.Zone IS NULL"),

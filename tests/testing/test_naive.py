@@ -74,7 +74,11 @@ def expressions(draw: st.DrawFn, depth: int = 2) -> str:
 def outputs(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         return draw(expressions())
-    left, right = (draw(st.sampled_from(["a.i", "a.l", "a.x", "a.d", "a.c", "2", "-0.5"])) for _ in range(2))
+    values = st.sampled_from(["a.i", "a.l", "a.x", "a.d", "a.c", "2", "-0.5", "9223372036854775806"])
+    left, right = draw(values), draw(values)
+    if draw(st.booleans()):
+        options = [right, *draw(st.lists(values, max_size=6))]
+        return f"{left} {draw(st.sampled_from(['IN', 'NOT IN']))} ({', '.join(options)})"
     return f"{left} {draw(st.sampled_from(['=', '<>', '<', '<=', '>', '>=']))} {right}"
 
 
@@ -100,6 +104,18 @@ def test_the_oracle_and_the_engine_agree(expression: str, rows: list[dict[str, A
         found = as_array(compiled(lambda column, batch=batch: batch.column(column.name)), 1, kind)[0].as_py()
         assert found == wanted or (found != found and wanted != wanted), (found, wanted)
         assert type(found) is type(wanted)
+
+
+@pytest.mark.parametrize("options", ["9223372036854775806, 0.5", "a.m, 0.5", "a.w, a.x", "2, 3, 4, 5, a.m, 0.5"])
+def test_an_in_with_a_double_seeks_doubles(options: str) -> None:
+    """2^63 - 1 and 2^63 - 2 are the same DOUBLE, so the one is in a list of the other and a DOUBLE."""
+    stream = "CREATE STREAM S (l BIGINT, m BIGINT, w DECIMAL(38, 18), x DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');"
+    select = f"SELECT a.l IN ({options}) AS v, a.l NOT IN ({options}) AS w FROM S a, S o WHERE a.l = o.l"
+    script = f"{stream} CREATE QUERY q AS {select} WINDOW 1 SECOND;"
+    row = {"l": 2**63 - 1, "m": 2**63 - 2, "w": Decimal(2**63 - 2), "x": 0.5, "Ts": datetime(2024, 1, 1, tzinfo=UTC)}
+    wanted = [{"v": True, "w": False}]
+    assert run(script, {"S": [row]})["q"].to_pylist() == wanted
+    assert naive(compile_script(script).script.queries[0], {"S": [row]}) == wanted
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from millstream.errors import ScriptError, listing
 from millstream.model import types
@@ -47,6 +48,9 @@ class Function:
         kinds = [arg.type for arg in args]
         for position, arg in enumerate(args):
             if not _accepts(self.wanted(position), arg.type, kinds):
+                pair = too_wide(kinds) if self.wanted(position) in (SAME, ORDERED) else None
+                if pair is not None:
+                    raise ScriptError(f"{self.name} got {pair[0]} and {pair[1]}", TOO_WIDE, "CAST one of them.")
                 raise self._refusal(f"{self.name} got {arg.type} as argument {position + 1}")
             if position in self.constants and not isinstance(arg, Literal):
                 found = f"argument {position + 1} of {self.name} is not a constant"
@@ -82,8 +86,7 @@ def _accepts(wanted: Family | DataType | str, arg: DataType, args: Sequence[Data
     if arg.family == Family.NULL or wanted == ANY:
         return True
     if wanted in (SAME, ORDERED):
-        comparable = wanted == SAME or arg.family != Family.NESTED
-        return comparable and all(types.common(arg, other) is not None for other in args)
+        return (wanted == SAME or arg.family != Family.NESTED) and widest(args) is not None
     if isinstance(wanted, DataType):
         return types.common(arg, wanted) == wanted
     return arg.family == wanted
@@ -103,17 +106,31 @@ def _number(args: Sequence[Expr]) -> DataType:
 
 def widest(kinds: Sequence[DataType]) -> DataType | None:
     """The type that all can be converted to, or None where two of them have no common type."""
-    result: DataType | None = kinds[0]
-    for kind in kinds[1:]:
+    # Beside a FLOAT or DOUBLE every number becomes DOUBLE, also those that no DECIMAL can hold together.
+    first, *others = sorted(kinds, key=lambda kind: not kind.is_float)
+    result: DataType | None = first
+    for kind in others:
         result = types.common(result, kind) if result is not None else None
     return result
+
+
+TOO_WIDE = f"no DECIMAL can hold both, as it would have more than {types.MOST_DIGITS} digits"
+
+
+def too_wide(kinds: Sequence[DataType]) -> tuple[DataType, DataType] | None:
+    """Two of these types that no DECIMAL can hold both; None where that is not why they have no common type."""
+    if any(kind.family not in (Family.NUMBER, Family.NULL) for kind in kinds):
+        return None
+    pairs = combinations(dict.fromkeys(kinds), 2)
+    return next((pair for pair in pairs if types.common(*pair) is None), None)
 
 
 def _widest(args: Sequence[Expr]) -> DataType:
     found = widest([arg.type for arg in args])
     if found is None:
         names = " and ".join(dict.fromkeys(str(arg.type) for arg in args))
-        raise ScriptError(f"{names} have no type in common", "the arguments become one type", "CAST some of them.")
+        valid = TOO_WIDE if too_wide([arg.type for arg in args]) else "the arguments become one type"
+        raise ScriptError(f"{names} have no type in common", valid, "CAST one of them.")
     return found
 
 

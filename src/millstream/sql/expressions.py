@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.errors import InternalError, ScriptError, did_you_mean, listing
 from millstream.model import types
 from millstream.model.expr import Call, Expr, Literal
-from millstream.model.functions import BUILTINS, Function
-from millstream.model.types import BOOLEAN, DOUBLE, INTERVAL, NULL, STRING, Family
+from millstream.model.functions import BUILTINS, Function, widest
+from millstream.model.types import BOOLEAN, DOUBLE, INTERVAL, NULL, STRING, DataType, Family
 from millstream.sql import operators
 from millstream.sql.nodes import Path, SourceStar
 from millstream.sql.report import Report
@@ -176,12 +176,12 @@ class Binder:
         return Call("and", (low, self._compare("<=", nodes[::2], args[::2])), BOOLEAN)
 
     def _compare(self, op: str, nodes: Sequence[exp.Expr], args: Sequence[Expr]) -> Call:
-        left, right = self._coerced(nodes[0], args[0], args[1]), self._coerced(nodes[1], args[1], args[0])
+        left, right = self._coerced(nodes[0], args[0], args[1].type), self._coerced(nodes[1], args[1], args[0].type)
         return operators.compared(op, left, right)
 
-    def _coerced(self, node: exp.Expr, expr: Expr, other: Expr) -> Expr:
+    def _coerced(self, node: exp.Expr, expr: Expr, wanted: DataType) -> Expr:
         try:
-            return operators.coerced(expr, other.type)
+            return operators.coerced(expr, wanted)
         except ScriptError as error:
             raise self.report.placed(error, node) from None
 
@@ -190,17 +190,24 @@ class Binder:
         args = self._all(nodes)
         if args is None:
             return None
-        options = []
-        for position in range(1, len(args)):
-            try:
-                options.append(self._compare("=", [nodes[0], nodes[position]], [args[0], args[position]]))
-            except ScriptError as error:
-                raise self.report.placed(error, nodes[position]) from None
-        if args[0].type == NULL:
-            return Literal(None, BOOLEAN)
-        sought = options[0].args[0]
-        same = [self._compare("=", nodes, [sought, option.args[1]]) for option in options]
-        return Call("in", (sought, *(option.args[1] for option in same)), BOOLEAN)
+        wanted = widest([NULL, *(arg.type for arg in args if arg.type != STRING)]) or NULL
+        args = [self._coerced(part, arg, wanted) for part, arg in zip(nodes, args, strict=True)]
+        alike = operators.in_one_type(args)
+        if alike is None:
+            raise self._unlike(nodes, args)
+        return Literal(None, BOOLEAN) if args[0].type == NULL else Call("in", tuple(alike), BOOLEAN)
+
+    def _unlike(self, nodes: Sequence[exp.Expr], args: Sequence[Expr]) -> ScriptError:
+        """The error at the first value of an IN that cannot be compared with one before it."""
+        before: dict[DataType, Expr] = {}
+        for node, arg in zip(nodes, operators.exact(*args), strict=True):
+            for other in before.values():
+                try:
+                    operators.compared("=", other, arg)
+                except ScriptError as error:
+                    return self.report.placed(error, node)
+            before.setdefault(arg.type, arg)
+        raise InternalError("values with no common type can all be compared")
 
     def _like(self, node: exp.Expr) -> Expr | None:
         args = self._all([node.this, node.expression])

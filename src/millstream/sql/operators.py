@@ -8,7 +8,7 @@ from dataclasses import replace
 from millstream.errors import ScriptError
 from millstream.model import moments, types
 from millstream.model.expr import Call, Expr, Literal
-from millstream.model.functions import widest
+from millstream.model.functions import TOO_WIDE, too_wide, widest
 from millstream.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTERVAL, NULL, STRING, DataType, Family
 
 _LEAST = {INT: -(2**31), BIGINT: -(2**63)}
@@ -44,33 +44,50 @@ def typed_null(expr: Expr, kind: DataType) -> Expr:
 def compared(op: str, left: Expr, right: Expr) -> Call:
     """A comparison; a string constant compared with a time is read as a time."""
     left, right = coerced(left, right.type), coerced(right, left.type)
-    common = types.common(*(exact.type for exact in _exact(left, right)))
+    common = types.common(*(one.type for one in exact(left, right)))
     nested = Family.NESTED in (left.type.family, right.type.family)
     if nested or common is None:
-        decimals = "DECIMAL" in (left.type.name, right.type.name) and left.type.family == right.type.family
         raise ScriptError(
             f"{left.type} cannot be compared with {right.type}",
-            "a DECIMAL with the digits of both would have more than 38 of them"
-            if decimals
+            TOO_WIDE
+            if too_wide([left.type, right.type])
             else "fields of structs can be, but no ARRAY, MAP or STRUCT"
             if nested
             else "both sides of a comparison are numbers, strings, times, intervals or booleans alike",
             "CAST one side, or compare other columns.",
         )
     kind = BOOLEAN if common == NULL else common
-    left, right = _exact(typed_null(left, kind), typed_null(right, kind))
+    left, right = exact(typed_null(left, kind), typed_null(right, kind))
     return Call(op, (left, right), BOOLEAN)
 
 
-def _exact(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+def exact(*exprs: Expr) -> tuple[Expr, ...]:
     """A whole-number constant beside a DECIMAL becomes a DECIMAL with as many digits as the constant has."""
+    if all(expr.type.name != "DECIMAL" for expr in exprs):
+        return exprs
+    return tuple(
+        replace(expr, type=types.decimal(len(str(abs(int(expr.value)))), 0))
+        if isinstance(expr, Literal) and expr.type.is_integer and expr.value is not None
+        else expr
+        for expr in exprs
+    )
 
-    def fitted(expr: Expr, other: Expr) -> Expr:
-        if not (isinstance(expr, Literal) and expr.type.is_integer and other.type.name == "DECIMAL"):
-            return expr
-        return expr if expr.value is None else replace(expr, type=types.decimal(len(str(abs(int(expr.value)))), 0))
 
-    return fitted(left, right), fitted(right, left)
+def in_one_type(exprs: Sequence[Expr]) -> Sequence[Expr] | None:
+    """What an IN seeks and its options, as Spark compares them: in the one type of all; None where there is none.
+
+    Where this is DOUBLE, exact options become DOUBLE, since it has the same value for 2^53 and 2^53 + 1. No other type
+    changes which values are equal.
+    """
+    kind = widest([expr.type for expr in exprs])
+    if kind is None or not kind.is_float:
+        exprs = exact(*exprs)
+        kind = widest([expr.type for expr in exprs])
+    elif not exprs[0].type.is_float:
+        exprs = [exprs[0], *(expr if expr.type.is_float else converted(expr, kind) for expr in exprs[1:])]
+    if kind is None or kind.family == Family.NESTED:
+        return None
+    return [typed_null(expr, kind) for expr in exprs]
 
 
 def moved_by_days(op: str, left: Expr, right: Expr) -> Expr | None:
@@ -81,7 +98,7 @@ def moved_by_days(op: str, left: Expr, right: Expr) -> Expr | None:
 
 
 def arithmetic(op: str, left: Expr, right: Expr) -> Expr:
-    left, right = _exact(left, right)
+    left, right = exact(left, right)
     kind = _arithmetic_type(op, left.type, right.type)
     if NULL in (left.type, right.type):
         other = right.type if left.type == NULL else left.type
@@ -121,9 +138,11 @@ def _number_type(op: str, left: DataType, right: DataType) -> DataType:
         return types.common(left, right) or DOUBLE
     if op == "%":
         scale = max(types.digits(left)[1], types.digits(right)[1])
-        if sum(precision - own + scale for precision, own in map(types.digits, (left, right))) > _REMAINDER_DIGITS:
-            found, valid = f"{left} % {right}", "both have some 37 digits at most, those after the point counted alike"
-            raise ScriptError(found, valid, "CAST one of them to fewer digits.")
+        over, under = (precision - own + scale for precision, own in map(types.digits, (left, right)))
+        if over + under > _REMAINDER_DIGITS:
+            point = f"with {scale} digits after the point" if scale else "without a point"
+            valid = f"written {point} they have {over} and {under} digits, and % takes {_REMAINDER_DIGITS} in all"
+            raise ScriptError(f"{left} % {right} has too many digits", valid, "CAST one of them to fewer digits.")
     return types.decimal_result(op, left, right)
 
 
@@ -132,7 +151,8 @@ def choice(whens: Sequence[Expr], values: Sequence[Expr]) -> Expr:
     kind = widest([value.type for value in values])
     if kind is None:
         names = " and ".join(dict.fromkeys(str(value.type) for value in values if value.type != NULL))
-        raise ScriptError(f"CASE gives {names}", "all its results have one type", "CAST one of them.")
+        valid = TOO_WIDE if too_wide([value.type for value in values]) else "all its results have one type"
+        raise ScriptError(f"CASE gives {names}", valid, "CAST one of them.")
     if kind == NULL:
         return Literal(None, NULL)
     typed = [typed_null(value, kind) for value in values]

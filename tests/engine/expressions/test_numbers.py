@@ -246,6 +246,25 @@ def test_a_zero_keeps_its_sign_and_what_has_no_logarithm_is_null() -> None:
     assert logs[5] is None
 
 
+@pytest.mark.parametrize("side", ["columns", "constant base", "constant exponent", "constants"])
+def test_powers_of_one_are_those_of_java(side: str) -> None:
+    edges = [None, 0.0, -0.0, 1.0, -1.0, 2.0, -3.0, math.inf, -math.inf, math.nan]
+    for a, b in product(edges, edges):
+        one, other = column([a], DOUBLE), column([b], DOUBLE)
+        base = one[0] if side in ("constant base", "constants") else one
+        exponent = other[0] if side in ("constant exponent", "constants") else other
+        found = numbers.power(base, exponent)
+        value = found.as_py() if isinstance(found, pa.Scalar) else found[0].as_py()
+        if a is None or b is None:
+            assert value is None
+        elif b == 0:
+            assert value == 1.0
+        elif math.isnan(a) or math.isnan(b) or (abs(a) == 1 and math.isinf(b)):
+            assert math.isnan(value)
+        else:
+            assert value == pc.power(one, other)[0].as_py()
+
+
 def test_a_null_that_no_operand_has_raises() -> None:
     known, unknown = pa.array([1, None]), pa.array([None, None], pa.int64())
     assert numbers.checked(unknown, unknown, known, "why").null_count == 2

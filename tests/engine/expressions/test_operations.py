@@ -48,6 +48,8 @@ EXACT = [
     ("startswith(A.s, 'st')", [False, True, False, None]),
     ("endswith(A.s, 'am')", [False, True, False, None]),
     ("contains(A.s, 'ill')", [True, False, False, None]),
+    ("power(1, CAST('NaN' AS DOUBLE))", [math.nan] * 4),
+    ("power(A.i + 4, CAST('Infinity' AS DOUBLE))", [math.inf, math.nan, math.inf, None]),
     ("round(A.d)", [3.0, -1.0, 0.0, None]),
     ("CAST(A.d AS INT)", [2, 0, 0, None]),
     ("A.Ts - INTERVAL '1' DAY = B.Ts - INTERVAL '24' HOUR", [True] * 4),

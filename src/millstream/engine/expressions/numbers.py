@@ -256,6 +256,12 @@ def sign(value: Any) -> Any:
     return pc.if_else(pc.equal(value, pa.scalar(0.0)), value, pc.sign(value))
 
 
+def power(base: Any, exponent: Any) -> Any:
+    """The power of DOUBLEs as in Java: 1 or -1 to an infinite exponent is NaN, and so is 1 to NaN."""
+    undefined = pc.and_(pc.equal(pc.abs(base), pa.scalar(1.0)), pc.invert(pc.is_finite(exponent)))
+    return pc.power(pc.if_else(undefined, pa.scalar(float("nan")), base), exponent)
+
+
 def logarithm(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The logarithm; null where the number is not above zero."""
 

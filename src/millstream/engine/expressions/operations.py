@@ -59,7 +59,7 @@ def _divisor_first(
 
 
 def _power(operands: Operands, call: Call) -> Compiled:
-    return operands.of_both(call, pc.power, DOUBLE)
+    return operands.of_both(call, numbers.power, DOUBLE)
 
 
 def _real(operands: Operands, call: Call) -> Compiled:
