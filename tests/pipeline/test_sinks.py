@@ -46,9 +46,9 @@ def test_rows_wait_for_a_callback_that_comes_back(mill: Callable[..., Any]) -> N
     found.pipeline.query("q", select, sink=crash)
     with pytest.raises(QueryFailed, match="as if killed"):
         found.pipeline.drain()
+    again = mill(STOPPING)
+    again.pipeline.sql(f"CREATE QUERY q AS {select}")
     with pytest.raises(ScriptError, match="no callback for q"):
-        again = mill(STOPPING)
-        again.pipeline.sql(f"CREATE QUERY q AS {select}")
         again.pipeline.drain()
     got: dict[int, pa.Table] = {}
     last = mill(STOPPING)
@@ -68,14 +68,15 @@ def test_rows_that_no_sink_takes_any_more_are_told(mill: Callable[..., Any]) -> 
     assert "rows of the last batch for the sink of q are left in outbox/q: it has none now" in last.said
 
 
-def test_a_callback_that_raises_stops_its_query(mill: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_a_callback_that_raises_stops_its_query(mill: Callable[..., Any], kind: type[BaseException]) -> None:
     def refuse(batch: int, _: pa.Table) -> None:
-        raise RuntimeError(f"not batch {batch}")
+        raise kind(f"not batch {batch}")
 
     found = filled(mill(f"{STREAMS} CREATE QUERY other AS {PAIR} WINDOW 2 SECONDS;"))
     found.pipeline.query("q", f"{PAIR} WINDOW 9 SECONDS", sink=refuse)
     found.pipeline.drain()
-    assert "query q is stopped: callback: RuntimeError: not batch 1" in found.said
+    assert f"query q is stopped: callback: {kind.__name__}: not batch 1" in found.said
     assert found.pipeline.queries() == ["other"]
     same(found.results("other"), expected(2))
 
