@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from millstream.cli import main
+from millstream.pipeline.registry import Entry
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
 TYPES = {
@@ -83,7 +84,9 @@ def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) ->
     hold("millstream run --json", *ran)
     place = folder / "state/clicks"
     hold("manifest/&lt;batch&gt;.json", *(json.loads(path.read_text()) for path in place.glob("manifest/*.json")))
-    hold("registry/&lt;number&gt;.json", *(json.loads(path.read_text()) for path in place.glob("registry/*.json")))
+    entries = [json.loads(path.read_text()) for path in place.glob("registry/*.json")]
+    with_callback = {**entries[0], **Entry("add", 1, query="q", callbacks=("q",)).to_json()}
+    hold("registry/&lt;number&gt;.json", *entries, json.loads(json.dumps(with_callback)))
     hold("results/&lt;query&gt;/manifest.json", json.loads((place / "results/together/manifest.json").read_text()))
     hold("_millstream.mark", json.loads((folder / "out/_millstream.mark").read_text()))
 

@@ -128,7 +128,10 @@ class Binder:
         if node.is_string:
             return Literal(node.name, STRING)
         if not node.name.isdecimal():
-            number = float(node.name)
+            try:
+                number = float(node.name)
+            except ValueError:
+                raise ScriptError(f"{node.name} is no number", "an exponent has digits", "Write 5e3.") from None
             if number == float("inf"):
                 raise ScriptError(f"{node.name} is too large", "numbers reach about 1.8e308", "Write a smaller one.")
             return Literal(number, DOUBLE)
