@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import socketserver
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.compile import compile_script
-from millstream.pipeline.session import limits, stays_here
+from millstream.pipeline.session import _forgive_ends, limits, stays_here
 from two_streams import START
 
 LARGE = pytest.mark.skipif(
@@ -76,3 +78,18 @@ def test_on_this_machine_nobody_else_reaches_spark(master: str) -> None:
 @pytest.mark.parametrize("master", ["spark://10.0.0.7:7077", "spark://127.example.com:1", "yarn", "k8s://https://a:1"])
 def test_executors_on_other_machines_can_reach_the_driver(master: str) -> None:
     assert not stays_here(master)
+
+
+@pytest.mark.parametrize(("error", "shown"), [(EOFError, False), (ConnectionResetError, False), (ValueError, True)])
+def test_the_end_of_a_connection_is_no_traceback(
+    error: type[Exception], shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ends(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            raise error
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Ends) as server:
+        _forgive_ends(server)
+        with socket.create_connection(server.server_address[:2]):
+            server.handle_request()
+    assert ("Traceback" in capsys.readouterr().err) == shown

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import socket
+import socketserver
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -89,7 +91,21 @@ def make_session(
                 f"Check the master and the options{f', and see {log}' if log else ''}.",
             ) from None
         active.sparkContext.setLogLevel("ERROR" if log else "OFF")
+        _forgive_ends(getattr(active.sparkContext, "_accumulatorServer", None))
     return active
+
+
+def _forgive_ends(server: socketserver.BaseServer | None) -> None:
+    """A signal to all processes may end Spark's Java first. The end of its connection is not worth a traceback."""
+    if server is None:
+        return
+    report = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            report(request, client_address)
+
+    vars(server)["handle_error"] = handle_error
 
 
 def stays_here(master: str) -> bool:
