@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -58,5 +59,6 @@ def test_rows_count_unless_it_is_said_that_they_do_not() -> None:
 
 
 def test_what_a_batch_is_given_does_not_change() -> None:
+    given: Any = BatchInput(batch=1)
     with pytest.raises(FrozenInstanceError):
-        BatchInput(batch=1).batch = 2  # type: ignore[misc]
+        given.batch = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,8 @@ kinds = st.recursive(
 def declared(columns: list[tuple[str, spark_types.DataType]]) -> Stream:
     """The stream that is declared with the columns of a DataFrame of this schema."""
     schema = spark_types.StructType([spark_types.StructField(*one) for one in columns])
-    text = ", ".join(columns_of(SimpleNamespace(schema=schema)))  # type: ignore[arg-type]  # all it looks at
+    frame: Any = SimpleNamespace(schema=schema)  # all of a DataFrame that is looked at, without starting Spark
+    text = ", ".join(columns_of(frame))
     (stream,) = compile_script(f"CREATE STREAM S ({text}, \"Ts\" TIMESTAMP) WITH (time = 'Ts')").script.streams
     return stream
 

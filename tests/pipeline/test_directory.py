@@ -76,8 +76,9 @@ def test_of_processes_that_start_at_once_one_has_it(tmp_path: Path) -> None:
         ]
         assert [process.stdout.readline() for process in started if process.stdout] == [b"ready\n"] * 4
         for process in started:
-            process.stdin.write(b"\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
         said = sorted(process.stdout.readline().decode() for process in started if process.stdout)
         assert [one for one in said if one == "held\n"] == ["held\n"], said
         assert sum("a pipeline is running here (process " in one for one in said) == 3, said

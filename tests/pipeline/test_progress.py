@@ -46,7 +46,8 @@ def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
 
 
 def report(slot: int, *segments: SegmentEntry, **told: Any) -> SlotReport:
-    return SlotReport(slot=slot, token="t", chains={CHAIN.signature: ChainManifest(segments=segments)}, **told)  # noqa: S106
+    chains = {CHAIN.signature: ChainManifest(segments=segments)}
+    return SlotReport(slot=slot, token=f"run {slot}", chains=chains, **told)
 
 
 def segment(side: str, rows: int, first: int, last: int) -> SegmentEntry:

@@ -65,12 +65,12 @@ def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
 
 @st.composite
 def operands(draw: st.DrawFn) -> tuple[DataType, Decimal, DataType, Decimal]:
-    found: list[Any] = []
-    for _ in range(2):
+    def operand() -> tuple[DataType, Decimal]:
         precision = draw(st.sampled_from([1, 4, 10, 18, 19, 37, 38]))
         scale = draw(st.integers(0, precision))
-        found += [DataType("DECIMAL", precision, scale), draw(decimals(precision, scale))]
-    return tuple(found)  # type: ignore[return-value]
+        return DataType("DECIMAL", precision, scale), draw(decimals(precision, scale))
+
+    return *operand(), *operand()
 
 
 @given(given=operands(), op=st.sampled_from("+-*"))
