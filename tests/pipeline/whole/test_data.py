@@ -1,4 +1,4 @@
-"""Real rides and generated sensors: Spark gives what the engine and DuckDB give."""
+"""Real rides and generated sensors on Spark: the rows that the data is known to give, and what the engine gives."""
 
 from __future__ import annotations
 
