@@ -68,7 +68,8 @@ class Manifest:
     `spark_batch` is the last of Spark's batches that is committed, `statements` how many registry entries are in force.
 
     `greatest` is the greatest event time of each stream, `watermarks` the watermark of each chain, `codings` how the
-    keys of each pool are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held rows.
+    keys of each pool are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held
+    rows.
 
     `registry` is a checksum of the statements in force. `offsets` is Spark's record of where `spark_batch` ends, and
     `sources` the checksums of its logs of files read: without them rows would be lost or come twice.

@@ -70,8 +70,10 @@ class Member:
     @property
     def has_plain_window(self) -> bool:
         """Whether the interval alone says which results are in the window, without the bounds."""
+        if len(self.order) == 2:
+            return True
         widest = Interval(1 - self.interval.hi, self.interval.hi)
-        return len(self.order) == 2 or all(bound.interval.covers(widest) for bound in self.bounds)
+        return all(bound.interval.covers(widest) for bound in self.bounds)
 
     def bound(self, i: int, j: int) -> Interval:
         """The interval of T_j - T_i."""
