@@ -184,18 +184,19 @@ def three_way(rows: int, batches: int, rounds: int, native: bool, place: Path | 
 
 
 @bench.command("op-sched-sql")
-@click.option("--rate", type=float, default=20_000, show_default=True, help="Rows a second of event time, all streams.")
-@click.option("--seconds", type=int, default=60, show_default=True, help="Seconds of event time, a batch each.")
-@click.option("--load", type=float, default=1.0, show_default=True, help="Work that comes, to what the budget allows.")
+@click.option("--rate", type=float, default=8_000, show_default=True, help="Rows a second of event time, all streams.")
+@click.option("--seconds", type=int, default=60, show_default=True, help="Seconds of event time, a file each.")
+@click.option("--every", type=float, default=0.5, show_default=True, help="Seconds by the clock from file to file.")
+@click.option("--budget", type=float, default=50, show_default=True, help="Milliseconds a slot works in a batch.")
 @click.option("--policies", default="", help="Policies to run, separated by commas; those of op-sched if left out.")
 @_PLACE
-def op_sched_sql(rate: float, seconds: int, load: float, policies: str, place: Path | None) -> None:
+def op_sched_sql(rate: float, seconds: int, every: float, budget: float, policies: str, place: Path | None) -> None:
     """Sixteen queries over five streams on Spark: response and queue memory under each policy, every row checked."""
     from millstream.lab.bench.op_sched_sql import POLICIES, report
     from millstream.model.settings import POLICY_NAMES
 
     chosen = [_one_of(name, POLICY_NAMES, "policy") for name in _names(policies)] or POLICIES
-    _show(report(rate, seconds, load, policies=chosen, place=place, tell=_tell))
+    _show(report(rate, seconds, every=every, budget=budget, policies=chosen, place=place, tell=_tell))
 
 
 @bench.group()

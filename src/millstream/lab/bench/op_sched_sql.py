@@ -1,15 +1,17 @@
 """`millstream bench op-sched-sql`: op-sched's sixteen queries over five streams on Spark, under each policy.
 
-The example's script reads one file of each stream a batch, a second of event time. A run without a budget comes first;
-a slot's budget is then the mean time it took for a batch, divided by the load. So in a burst work is deferred, the
-policy says whose comes first, and afterwards it is caught up. Every policy gets the same files and the same budget.
+The example's script reads files of a second of event time each, which come at equal times by the clock. A slot works a
+short time in each batch. So in a burst work is deferred, the policy says whose comes first, and afterwards it is caught
+up. Every policy gets the same files at the same times and the same budget; a run without a budget comes first.
 """
 
 from __future__ import annotations
 
 import queue
+import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,44 +54,41 @@ class Run:
         counts = np.cumsum([rows for _, rows in waits])
         return float(waits[int(np.searchsorted(counts, share * counts[-1]))][0]) if waits else 0.0
 
-    def work(self) -> float:
-        """Seconds the slower slot joined and wrote, the mean of the batches with rows."""
-        return statistics.mean(
-            batch.split["join"] + batch.split["write"] for batch in self.batches if sum(batch.rows_in.values())
-        )
-
 
 def report(
-    rate: float = 20_000,
+    rate: float = 8_000,
     seconds: int = 60,
-    load: float = 1.0,
     *,
+    every: float = 0.5,
+    budget: float = 50,
     policies: Sequence[str] = POLICIES,
     place: Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
-    """The table of the command."""
+    """The table of the command; a file of each stream comes `every` seconds, and `budget` is in milliseconds."""
     spark = make_session("op-sched-sql")
     with tempfile.TemporaryDirectory(prefix="millstream-", dir=place) as temporary:
-        streams = OpSchedStreams(rate=rate, seconds=seconds)
-        files = StreamFiles.save(Path(temporary) / "in", SCRIPT, streams.batches(seconds))
-        count = files.rows()
-        yield f"{count:,} rows of five self-similar streams in {seconds} batches of a second each; sixteen queries"
+        files = StreamFiles.save(
+            Path(temporary) / "in", SCRIPT, OpSchedStreams(rate=rate, seconds=seconds).batches(seconds)
+        )
+        yield (
+            f"{files.rows():,} rows of five self-similar streams, a second of event time in each of {seconds} files; "
+            "sixteen queries"
+        )
         tell("DuckDB")
         expected = answers_to(files, SCRIPT)
         yield f"rows of all queries, by DuckDB: {sum(answer.rows for answer in expected.values()):,}"
-        # Twice, because Java is slow at first.
-        first, unbounded = (_run(spark, files, Path(temporary) / f"unbounded{turn}", {}, tell) for turn in range(2))
-        budget = max(round(unbounded.work() / load * 1e6), 1)
-        yield f"a slot works {budget / 1e3:.0f} ms in a batch, the mean without a budget, divided by a load of {load:g}"
-        runs = {"no budget": unbounded}
+        scene = _Scene(spark, files, tell)
+        yield f"a file of each stream every {every:g} s by the clock; a slot works {budget:g} ms in a batch"
+        scene.run(Path(temporary) / "warm", {})  # Java is slow at first
+        runs = {"no budget": scene.run(Path(temporary) / "unbounded", {}, every)}
         for policy in policies:
-            chosen = {"policy": policy, "budget": f"{budget} microseconds"}
-            runs[policy] = _run(spark, files, Path(temporary) / policy, chosen, tell)
+            chosen = {"policy": policy, "budget": f"{budget:g} milliseconds"}
+            runs[policy] = scene.run(Path(temporary) / policy, chosen, every)
     yield ""
     yield from table(runs, expected)
-    right = all(run.answers == expected for run in (first, *runs.values()))
     yield ""
+    right = all(run.answers == expected for run in runs.values())
     yield f"every policy gave the rows DuckDB gives: {verdict(right)}"
 
 
@@ -110,36 +109,62 @@ def table(runs: Mapping[str, Run], expected: Mapping[str, Answer]) -> Iterator[s
         )
 
 
-def _run(
-    spark: SparkSession, files: StreamFiles, place: Path, settings: Mapping[str, str], tell: Callable[[str], None]
-) -> Run:
-    done: queue.Queue[BatchProgress] = queue.Queue()
-    waiting: list[int] = []
-    manifests = Files.at(place).below("manifest")
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    spark: SparkSession
+    files: StreamFiles
+    tell: Callable[[str], None]
 
-    def on_batch(progress: BatchProgress) -> None:
-        manifest = latest(manifests) if progress.deferred else None
-        waiting.append(queued(manifest) if manifest else 0)
-        done.put(progress)
+    def run(self, place: Path, settings: Mapping[str, str], every: float = 0.0) -> Run:
+        """One run until nothing waits; a file of each stream comes every so many seconds, or all are there at once."""
+        done: queue.Queue[BatchProgress] = queue.Queue()
+        waiting: list[int] = []
+        manifests = Files.at(place / "state").below("manifest")
 
-    pipeline = Pipeline("op_sched", place, script=SCRIPT, spark=spark, settings=settings, on_batch=on_batch)
-    files.read_by(pipeline)
-    began = time.monotonic()
-    pipeline.start()
-    try:
-        batches = until_done(done, files.rows(), settings.get("policy", "no budget"), tell)
-        seconds = time.monotonic() - began
-    finally:
-        pipeline.stop()
-    answers = answers_in(place / "results", SCRIPT)
-    return Run(seconds=seconds, batches=batches, waiting=waiting[: len(batches)], answers=answers)
+        def on_batch(progress: BatchProgress) -> None:
+            manifest = latest(manifests) if progress.deferred else None
+            waiting.append(queued(manifest) if manifest else 0)
+            done.put(progress)
+
+        pipeline = Pipeline(
+            "op_sched", place / "state", script=SCRIPT, spark=self.spark, settings=settings, on_batch=on_batch
+        )
+        here = StreamFiles(place / "in", self.files.batches, self.files.streams)
+        for name in here.streams:
+            Path(here.path(name)).mkdir(parents=True)
+        here.read_by(pipeline)
+        if not every:
+            self._feed(here, 0.0)
+        pipeline.start()
+        began = time.monotonic()
+        if every:
+            threading.Thread(target=self._feed, args=(here, every), daemon=True).start()
+        try:
+            batches = until_done(done, self.files.rows(), settings.get("policy", "no budget"), self.tell)
+            seconds = time.monotonic() - began
+        finally:
+            pipeline.stop()
+        answers = answers_in(place / "state" / "results", SCRIPT)
+        shutil.rmtree(place)
+        return Run(seconds=seconds, batches=batches, waiting=waiting[: len(batches)], answers=answers)
+
+    def _feed(self, here: StreamFiles, every: float) -> None:
+        """Copies the files; a copy's time is when it arrives."""
+        began = time.monotonic()
+        for number in range(here.batches):
+            time.sleep(max(0.0, began + number * every - time.monotonic()))  # the schedule of the files
+            for name in here.streams:
+                source, target = (Path(one.path(name)) / f"{number:06}.parquet" for one in (self.files, here))
+                staged = target.with_name(f".{target.name}")
+                shutil.copyfile(source, staged)
+                staged.rename(target)
 
 
 def queued(manifest: Manifest) -> int:
-    """The bytes of the segments that still have to probe: what waits in queues."""
+    """The bytes of the segments that still have to probe, for each chain they wait for: what `threshold` limits."""
     found = 0
     for slot in manifest.slots.values():
-        for chain in slot.chains.values():
-            sizes = {entry.number: entry.nbytes for entry in chain.segments}
+        sizes = {entry.number: entry.nbytes for entry in slot.shard.segments}
+        for chain in slot.shard.chains.values():
             found += sum(sizes[number] for number in {unit.probe for unit in chain.ledger})
     return found
