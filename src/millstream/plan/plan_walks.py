@@ -34,12 +34,12 @@ def plan_walks(plan: Plan) -> Plan:
 
 def _with_walks(chain: Chain, statistics: Statistics, pools: dict[PoolName, Pool]) -> Chain:
     """The pools follow from the join predicate and the streams alone, so that a change of queries needs no new state.
-    The orders follow from the windows and selections too, where every stream has one pool whatever the order.
+    Where one key is common to all streams, the orders follow from the windows and selections too.
     """
     layout, everyone = _Layout(chain, statistics), range(len(chain.streams))
     firm = [layout.walk(_cheapest(layout, statistics, first, ())) for first in everyone]
     walks = firm
-    if len({(step.position, step.pool) for walk in firm for step in walk}) == len(firm):
+    if not layout.spreading or layout.spreading[0].positions == {*everyone}:
         walks = [layout.walk(_cheapest(layout, statistics, first, chain.members)) for first in everyone]
     read_from = []
     for position in everyone:
