@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -16,13 +17,16 @@ STREAMS = """
 CREATE STREAM A (k INT, j STRING, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', rate = {rate_a}, keys = {keys});
 CREATE STREAM B (k INT, j STRING, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', rate = {rate_b}, keys = {keys});
 """
+THIRD = "CREATE STREAM C (k INT, j STRING, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', rate = {rate_a}, keys = {keys});"
 
 Planned = Callable[..., Plan]
 
 
 @pytest.fixture(scope="session")
 def planned() -> Planned:
-    """`planned(select, select, ...)` plans these SELECTs over two streams A and B as queries q1, q2, ..."""
+    """`planned(select, select, ...)` plans these SELECTs over streams A and B, and C where they name it, as queries q1,
+    q2, ...
+    """
 
     def make(
         *selects: str,
@@ -33,7 +37,8 @@ def planned() -> Planned:
         costs: Costs | None = None,
         **settings: str,
     ) -> Plan:
-        streams = STREAMS.format(rate_a=rate_a, rate_b=rate_b, keys=keys)
+        third = THIRD if any(re.search(r"\bC\b", select) for select in selects) else ""
+        streams = (STREAMS + third).format(rate_a=rate_a, rate_b=rate_b, keys=keys)
         queries = "".join(f"CREATE QUERY q{n} AS {select};\n" for n, select in enumerate(selects, start=1))
         statistics = Statistics({key: share for text, share in (shares or {}).items() for key in _predicates(text)})
         return compile_script(streams + queries, settings=settings, costs=costs, statistics=statistics)

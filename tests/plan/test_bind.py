@@ -16,7 +16,7 @@ SECOND = 1_000_000
 def test_streams_stand_in_the_order_of_their_names(planned: Callable[..., Plan]) -> None:
     plan = planned("SELECT A.k FROM B, A WHERE B.k = A.k AND A.Ts BETWEEN B.Ts AND B.Ts + INTERVAL '5' SECOND")
     (member,) = plan.members
-    assert member.flipped
+    assert member.order == (1, 0)
     assert [stream.name for stream in member.streams] == ["A", "B"]
     assert member.interval == Interval.between(-5 * SECOND, 0)
 
@@ -52,18 +52,43 @@ def test_a_self_join_on_different_columns_is_oriented_by_its_key(planned: Callab
     assert len({member.signature for member in plan.members}) == 1
 
 
-@pytest.mark.parametrize(
-    ("select", "words"),
-    [
-        ("SELECT A.k FROM A, B, A c WHERE A.k = B.k AND B.k = c.k WINDOW 1 SECOND", "3 streams"),
-        ("SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 100 ROWS", "ROWS"),
-    ],
-)
-def test_what_cannot_run_yet_is_said_plainly(planned: Callable[..., Plan], select: str, words: str) -> None:
+def test_what_cannot_run_yet_is_said_plainly(planned: Callable[..., Plan]) -> None:
     with pytest.raises(ScriptErrors) as caught:
-        planned(select)
+        planned("SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 100 ROWS")
     (error,) = caught.value.errors
     assert isinstance(error, NotSupportedYet)
-    assert words in error.found
-    assert "not supported yet" in error.found
+    assert "ROWS is not supported yet" in error.found
     assert error.where.query == "q1"
+
+
+BEFORE = "A.Ts BETWEEN B.Ts AND B.Ts + INTERVAL '5' SECOND AND C.Ts BETWEEN B.Ts AND B.Ts + INTERVAL '2' SECOND"
+
+
+@pytest.mark.parametrize("order", ["A, B, C", "A, C, B", "B, A, C", "B, C, A", "C, A, B", "C, B, A"])
+@pytest.mark.parametrize("keys", ["A.k = B.k AND B.k = C.k", "C.k = A.k AND C.k = B.k", "B.k = A.k AND C.k = A.k"])
+def test_three_streams_joined_alike_share_a_chain_however_they_are_written(
+    planned: Callable[..., Plan], order: str, keys: str
+) -> None:
+    selects = (
+        f"SELECT A.k FROM A, B, C WHERE A.k = B.k AND A.k = C.k AND A.v < C.v AND C.v > 3 AND {BEFORE}",
+        f"SELECT A.k FROM {order} WHERE {keys} AND C.v > A.v AND 3 < C.v AND {BEFORE}",
+    )
+    one, other = planned(*selects).members
+    assert one.signature == other.signature
+    assert (one.conditions, one.residual, one.bounds) == (other.conditions, other.residual, other.bounds)
+    assert one.bound(1, 0) == Interval.between(0, 5 * SECOND)
+    assert one.bound(0, 1) == Interval.between(-5 * SECOND, 0)
+    assert one.bound(1, 2) == Interval.between(0, 2 * SECOND)
+    assert one.bound(0, 2) == Interval.between(-5 * SECOND, 2 * SECOND), "which follows from the others"
+    assert [one.reach(position) for position in range(3)] == [2 * SECOND + 1, 5 * SECOND + 1, 5 * SECOND + 1]
+    assert one.interval == Interval(0, 5 * SECOND + 1), "how far apart the rows of a result can be"
+
+
+def test_a_stream_joined_with_itself_twice_is_ordered_by_its_keys(planned: Callable[..., Plan]) -> None:
+    first, second = planned(
+        "SELECT x.k FROM A x, A y, B WHERE x.k = B.k AND y.j = B.j WINDOW 1 SECOND",
+        "SELECT y.k FROM B, A x, A y WHERE y.k = B.k AND x.j = B.j WINDOW 2 SECONDS",
+    ).members
+    assert first.signature == second.signature
+    assert [stream.name for stream in first.streams] == ["A", "A", "B"]
+    assert first.order.index(0) == second.order.index(2), "what one calls x, the other calls y"

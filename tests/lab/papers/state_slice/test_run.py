@@ -8,6 +8,7 @@ import pytest
 
 from millstream.lab.papers.state_slice.run import STRATEGIES, Setting, many, measure, strategies
 from millstream.lab.workloads.windows import TABLE_4
+from millstream.plan.nodes import LEFT
 
 SMALL = replace(Setting(), rate=20, scale=5)
 
@@ -26,7 +27,7 @@ def test_the_strategies_are_those_of_section_7() -> None:
     plans = strategies(SMALL)
     (pulled,), (rest, passing), (sliced,) = (plans[name] for name in STRATEGIES[:3])
     lanes = {
-        name: [(lane.reach // 1_000_000, len(lane.condition)) for lane in plan.chains[0].lanes("left")]
+        name: [(lane.reach // 1_000_000, len(lane.condition)) for lane in plan.chains[0].kept[LEFT]]
         for name, plan in (("pulled", pulled), ("rest", rest), ("passing", passing), ("sliced", sliced))
     }
     assert lanes == {"pulled": [(30, 0)], "rest": [(10, 1)], "passing": [(30, 1)], "sliced": [(30, 1), (10, 0)]}
