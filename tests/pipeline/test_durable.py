@@ -12,6 +12,7 @@ import pytest
 
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.files import Files
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import keep_rows
 from millstream.pipeline.durable import Folders, sync_slot
 from millstream.pipeline.manifest import Manifest, PublishedFile, StagedFile, commit
@@ -57,7 +58,7 @@ def test_a_slot_syncs_what_it_wrote_and_nothing_else(tmp_path: Path, synced: Cal
     writer.write([Target("q", str(tmp_path / "q"))], rows)
     (output,) = writer.close()
     chain = ChainManifest(held=(HeldEntry("q", 1, names[0]), HeldEntry("r", 1, names[1])))
-    sync_slot(segments, "00000002-000-0123456789-", [chain], writer.syncing)
+    sync_slot(segments, "00000002-000-0123456789-", ShardManifest(chains={"A B": chain}), writer.syncing)
     assert sorted(synced()) == sorted([f"sync {names[1]}.arrow", f"sync {output.staged}"])
 
 

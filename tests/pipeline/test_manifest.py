@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry, SegmentEntry
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry
 from millstream.engine.files import DamagedFileError, Files, Stamp
+from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.errors import ScriptError
 from millstream.pipeline.manifest import (
+    VERSION,
     Manifest,
     PublishedFile,
     SlotManifest,
@@ -24,15 +27,14 @@ from millstream.pipeline.manifest import (
 
 
 def a_manifest(batch: int) -> Manifest:
-    chain = ChainManifest(
-        numbered=7,
+    pool = PoolManifest(
         taken=13,
         expired=2,
+        watermark=-7,
         segments=(
             SegmentEntry(
                 number=3,
                 name="some-3",
-                side="left",
                 batch=2,
                 reach=60,
                 rows=10,
@@ -44,17 +46,20 @@ def a_manifest(batch: int) -> Manifest:
             SegmentEntry(
                 number=4,
                 name="some-4",
-                side="right",
                 batch=2,
                 reach=1,
                 rows=1,
                 nbytes=8,
                 first=0,
                 last=0,
+                hidden_from=('["A","B"]',),
                 stamps=(Stamp(64, 1), Stamp(64, 2)),
             ),
         ),
-        ledger=(DeferredUnit(probe=3, state=4, lo=-60, hi=61),),
+    )
+    chain = ChainManifest(
+        floors={'["A"]': 2**58},
+        ledger=(DeferredUnit(probe=3, at=2, lookup=((4,), (3, 4)), lo=-60, hi=61),),
         held=(HeldEntry("q", 1, "held-q-1f-000000ff"),),
     )
     finals = (PublishedFile("q", "/x", "q-1.parquet"), PublishedFile("r", "/y", "r-1.parquet"))
@@ -66,8 +71,11 @@ def a_manifest(batch: int) -> Manifest:
         routing=(0, 1) * 32,
         greatest={"A": 2**60},
         watermarks={'["A","B"]': 2**59},
-        codings={'["A","B"]': "xxhash64(BIGINT)"},
-        slots={0: SlotManifest("token", {'["A","B"]': chain}), 1: SlotManifest("other", {})},
+        codings={'["A"]': "xxhash64(BIGINT)"},
+        slots={
+            0: SlotManifest("token", ShardManifest(numbered=7, pools={'["A"]': pool}, chains={'["A","B"]': chain})),
+            1: SlotManifest("other", ShardManifest()),
+        },
         outputs=(StagedFile(folder="/x", staged=".staged", finals=finals, rows=12, shared=False, size=345),),
         arrived={2: 99},
         registry="2-0123abcd",
@@ -117,7 +125,8 @@ def test_a_half_written_manifest_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b"null", b"\xff\xfe\x00", b'{"version":2,"batch":3,"crc":"00000000"}\n', None]
+    "content",
+    [b"", b"{}", b"[]", b"null", b"\xff\xfe\x00", b'{"version":%d,"batch":3,"crc":"00000000"}\n' % VERSION, None],
 )
 def test_a_damaged_manifest_is_none(tmp_path: Path, content: bytes | None) -> None:
     files = Files.at(tmp_path)
@@ -130,6 +139,14 @@ def test_a_damaged_manifest_is_none(tmp_path: Path, content: bytes | None) -> No
     (tmp_path / "000000000002.json").unlink()
     with pytest.raises(DamagedFileError):
         latest(files)
+
+
+@pytest.mark.parametrize("version", [1, 2, VERSION + 1])
+def test_state_of_another_format_is_refused_with_what_to_do(tmp_path: Path, version: int) -> None:
+    (tmp_path / "000000000003.json").write_text(f'{{"version": {version}, "batch": 3}}')
+    wanted = rf"000000000003\.json: the state was written in format {version}; this Millstream reads format {VERSION}"
+    with pytest.raises(ScriptError, match=rf"{wanted}.*new directory"):
+        latest(Files.at(tmp_path))
 
 
 def test_every_byte_counts(tmp_path: Path) -> None:

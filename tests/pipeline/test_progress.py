@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
+from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.pipeline.manifest import Manifest
 from millstream.pipeline.progress import progress
 from millstream.pipeline.slot import SlotReport
 from millstream.pipeline.step import CommittedBatch
+from millstream.plan.nodes import LEFT, RIGHT
 from two_streams import PAIR, STREAMS
 
 SECOND = 1_000_000
@@ -45,14 +47,29 @@ def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
     return replace(whole, **changes)
 
 
-def report(slot: int, *segments: SegmentEntry, **told: Any) -> SlotReport:
-    chains = {CHAIN.signature: ChainManifest(segments=segments)}
-    return SlotReport(slot=slot, token=f"run {slot}", chains=chains, **told)
+Placed = tuple[int, SegmentEntry]
+"""A segment of the pool at a position."""
 
 
-def segment(side: str, rows: int, first: int, last: int) -> SegmentEntry:
-    return SegmentEntry(
-        number=1, name="s", side=side, batch=1, reach=60, rows=rows, nbytes=8 * rows, first=first, last=last
+def report(slot: int, *segments: Placed, **told: Any) -> SlotReport:
+    pools = {
+        name: PoolManifest(segments=tuple(one for at, one in segments if at == position))
+        for position, name in enumerate(CHAIN.pools)
+    }
+    return SlotReport(slot=slot, token=f"run {slot}", state=ShardManifest(pools=pools), **told)
+
+
+def segment(position: int, rows: int, first: int, last: int, hidden_from: tuple[str, ...] = ()) -> Placed:
+    return position, SegmentEntry(
+        number=1,
+        name="s",
+        batch=1,
+        reach=60,
+        rows=rows,
+        nbytes=8 * rows,
+        first=first,
+        last=last,
+        hidden_from=hidden_from,
     )
 
 
@@ -95,31 +112,53 @@ def test_quantiles_weigh_every_row(waits: list[tuple[int, int]]) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["left", "right"]), st.integers(1, 500), AGES, AGES),
+        st.tuples(st.sampled_from([LEFT, RIGHT]), st.integers(1, 500), AGES, AGES),
         max_size=5,
     )
 )
-def test_every_row_of_the_state_is_in_one_slice(entries: list[tuple[str, int, int, int]]) -> None:
+def test_every_row_of_the_state_is_in_one_slice(entries: list[tuple[int, int, int, int]]) -> None:
     """Within the widest window no row is left out and none counts twice, also not at a cut."""
-    now = segment("left", 1, 60 * SECOND, 60 * SECOND)
+    now = segment(LEFT, 1, 60 * SECOND, 60 * SECOND)
     some = [segment(side, rows, (60 - max(ages)) * SECOND, (60 - min(ages)) * SECOND) for side, rows, *ages in entries]
     found = progress(done(report(0, now, *some[::2]), report(1, *some[1::2])))
     slices = found.slices["chain 1"]
     assert [one.interval for one in slices] == [piece.interval for piece in CHAIN.slices]
-    assert found.state_rows == 1 + sum(one.rows for one in some)
+    assert found.state_rows == 1 + sum(one.rows for _, one in some)
     assert found.state_bytes == 8 * found.state_rows
     assert abs(sum(one.rows for one in slices) - found.state_rows) <= len(slices) / 2, "but for rounding"
 
 
-@pytest.mark.parametrize(("side", "rows"), [("left", [0, 1, 100]), ("right", [100, 1, 0])])
-def test_a_side_waits_on_its_own_side_of_the_axis(side: str, rows: list[int]) -> None:
+@pytest.mark.parametrize(("side", "rows"), [(LEFT, [0, 1, 100]), (RIGHT, [100, 1, 0])])
+def test_a_side_waits_on_its_own_side_of_the_axis(side: int, rows: list[int]) -> None:
     """A left row of age a waits for differences of a, a right row for -a."""
     old = segment(side, 100, 15 * SECOND, 30 * SECOND)
-    found = progress(done(report(0, segment("right", 1, 60 * SECOND, 60 * SECOND), old)))
+    found = progress(done(report(0, segment(RIGHT, 1, 60 * SECOND, 60 * SECOND), old)))
     assert [one.rows for one in found.slices["chain 1"]] == rows
 
 
+def test_rows_that_are_hidden_from_a_chain_are_state_but_not_in_its_slices() -> None:
+    old = segment(LEFT, 100, 15 * SECOND, 30 * SECOND, (CHAIN.signature,))
+    found = progress(done(report(0, segment(RIGHT, 1, 60 * SECOND, 60 * SECOND), old)))
+    assert [one.rows for one in found.slices["chain 1"]] == [0, 1, 0]
+    assert found.state_rows == 101
+
+
+def test_state_that_several_chains_read_is_counted_once() -> None:
+    plan = compile_script(
+        f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 10 SECONDS;"
+        "CREATE QUERY s AS SELECT x.k FROM A x, A y WHERE x.k = y.k WINDOW 5 SECONDS;"
+        "CREATE QUERY t AS SELECT x.k FROM A x, A y, B WHERE x.k = y.k AND y.k = B.k WINDOW 5 SECONDS;"
+    )
+    a, b = (plan.pool(name) for name in plan.chains[-1].pools)
+    assert len(plan.chains) == 3
+    entry = segment(LEFT, 7, 0, 0)[1]
+    state = ShardManifest(pools={a.name: PoolManifest(segments=(entry,)), b.name: PoolManifest()})
+    found = progress(done(replace(report(0), state=state), plan=plan))
+    assert (found.state_rows, found.state_bytes) == (7, 56)
+    assert list(found.slices) == ["chain 1", "chain 2", "chain 3"]
+
+
 def test_it_can_be_written_as_json() -> None:
-    shown = json.loads(json.dumps(progress(done(report(0, segment("left", 5, 0, SECOND)))).to_json()))
+    shown = json.loads(json.dumps(progress(done(report(0, segment(LEFT, 5, 0, SECOND)))).to_json()))
     assert shown["batch"] == 3
     assert [set(one) for one in shown["slices"]["chain 1"]] == [{"lo_us", "hi_us", "rows"}] * len(CHAIN.slices)

@@ -9,6 +9,7 @@ import pytest
 
 from millstream.engine.chain_manifest import ChainManifest, HeldEntry
 from millstream.engine.files import Files
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import keep_rows
 from millstream.errors import ScriptError
 from millstream.pipeline.manifest import Manifest, SlotManifest, batches
@@ -118,5 +119,5 @@ def test_segments_of_every_kept_manifest_stay(tmp_path: Path) -> None:
     kept = [keep_rows(files, f"{batch:08}-000-0123456789-held-q", rows) for batch in (1, 2, 3)]
     chains = [ChainManifest(held=(HeldEntry("q", 1, name),)) for name in kept]
     (tmp_path / "notes.arrow").touch()
-    sweep(files, [Manifest(slots={0: SlotManifest("", {("A",): chain})}) for chain in chains[1:]])
+    sweep(files, [Manifest(slots={0: SlotManifest("", ShardManifest(chains={"A B": chain}))}) for chain in chains[1:]])
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{kept[1]}.arrow", f"{kept[2]}.arrow", "notes.arrow"]

@@ -138,6 +138,55 @@ def test_a_route_is_shared_by_all_chains_that_have_its_key() -> None:
     assert len(routing.counting) == 3
 
 
+def test_a_stream_without_the_key_of_the_others_goes_to_every_slot_and_counts_in_the_first() -> None:
+    fast = STREAMS.replace("time = 'Ts'", "time = 'Ts', rate = 1000000")
+    third = "CREATE STREAM C (k BIGINT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');"
+    query = "CREATE QUERY q AS SELECT A.k FROM A, B, C WHERE A.k = B.k AND B.v = C.v WINDOW 1 SECOND;"
+    plan = compile_script(fast + third + query)
+    routing = Routing.of(plan)
+    ways = {plan.pool(name).title: number for name, number in routing.ways.items()}
+    assert ways["B by k"] == ways["B by v"], "rows of B are sent once, whatever they are found by"
+    assert len(routing.routes) == 3
+    c = ways["C by v"]
+    assert routing.routes[c].coding == "everywhere"
+    assert [routing.counts(c, slot) for slot in range(3)] == [True, False, False]
+    assert [routing.counts(ways["A by k"], slot) for slot in range(3)] == [True, True, True]
+    assert set(routing.codings().values()) == {"xxhash64(BIGINT)", "everywhere"}
+
+
+def test_a_chain_without_an_equality_is_coded_by_its_own_name() -> None:
+    plan = compile_script(STREAMS + "CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.v < B.v WINDOW 1 SECOND;")
+    routing = Routing.of(plan)
+    assert set(routing.codings().values()) == {"xxhash64(chain)"}
+    assert {route.spread.chain for route in routing.routes} == {chain.signature for chain in plan.chains}
+
+
+def test_rows_of_three_streams_meet_in_every_slot(mill: Callable[..., Any]) -> None:
+    """By one key, along a path of two, and without any: on three slots as in one process."""
+    third = "CREATE STREAM C (k BIGINT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');"
+    wheres = {
+        "one": "A.k = B.k AND B.k = C.k",
+        "path": "A.k = B.k AND B.v - 0.5 = C.v",
+        "none": "A.v + 9 < B.v AND C.v > B.v + 3",
+    }
+    script = STREAMS + third
+    for name, where in wheres.items():
+        script += (
+            f"CREATE QUERY {name} AS SELECT A.v AS a, B.v AS b, C.v AS c FROM A, B, C WHERE {where} WINDOW 3 SECONDS;"
+        )
+    batches = [{**batch, "C": [{**row, "v": row["v"] + 1} for row in batch["A"]]} for batch in BATCHES[:3]]
+    found = mill(script, settings={"slots": "3"})
+    for batch in batches:
+        found.put(batch)
+    found.pipeline.drain()
+    wanted = run(script, {name: [batch[name] for batch in batches] for name in "ABC"})
+    for name in wheres:
+        assert wanted[name].num_rows
+        same(found.results(name), wanted[name])
+    told = [found.done.get_nowait() for _ in range(found.done.qsize())]
+    assert {name: sum(batch.rows_in.get(name, 0) for batch in told) for name in "ABC"} == dict.fromkeys("ABC", 45)
+
+
 def test_state_coded_in_another_way_is_refused() -> None:
     check_codings({"x": "xxhash64(BIGINT)"}, {"x": "xxhash64(BIGINT)", "y": "xxhash64(STRING)"}, "d")
     with pytest.raises(ScriptError, match=r"d: keys in the state are coded as other\(BIGINT\); this Millstream codes"):

@@ -16,6 +16,7 @@ import pytest
 from millstream.compile import compile_script
 from millstream.engine import keys
 from millstream.engine.arrow import arrow_type
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function, function
 from millstream.pipeline import Pipeline
@@ -91,7 +92,7 @@ class Driver:
     def commit(self, report: SlotReport) -> Rows:
         """The rows it gives to q."""
         assert not report.error
-        self.states, self.batch = {0: SlotManifest(report.token, report.chains)}, self.batch + 1
+        self.states, self.batch = {0: SlotManifest(report.token, report.state)}, self.batch + 1
         self.greatest |= report.greatest
         return self.rows(report, "q")
 
@@ -129,10 +130,12 @@ def test_a_batch_that_was_not_committed_leaves_no_trace(tmp_path: Path) -> None:
 def test_a_slot_without_rows_keeps_what_it_has(tmp_path: Path) -> None:
     driver = Driver(tmp_path)
     driver.commit(driver.step(BATCHES[0]))
-    before = driver.states[0].chains
+    before = driver.states[0].shard
     report = driver.step({"A": [], "B": []})
     assert driver.commit(report) == []
-    assert report.chains == before
+    assert report.state.segments == before.segments
+    assert (report.state.numbered, report.state.chains) == (before.numbered, before.chains)
+    assert {pool.watermark for pool in report.state.pools.values()} == {min(driver.greatest.values())}
     assert report.rows_in == {}
 
 
@@ -149,7 +152,7 @@ def test_a_function_that_raises_is_all_a_slot_tells_of(tmp_path: Path) -> None:
     too_much: dict[str, Any] = {**BATCHES[1], "A": [{**row, "v": 101.0} for row in BATCHES[1]["A"]]}
     report = driver.step(too_much)
     assert (report.failed, report.error) == (("bad",), "ValueError: too much")
-    assert not report.chains
+    assert report.state == ShardManifest()
     assert not report.outputs
     found += driver.commit(driver.step(BATCHES[1]))
     same(found, expected(9))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.engine.files import Files
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build
-from millstream.pipeline.slot_store import SlotStore, SlotStores
+from millstream.engine.pool_manifest import SegmentEntry
+from millstream.engine.segment import Lot, Segment, build
+from millstream.pipeline.slot_store import SlotStore
 from two_streams import START
 
 
@@ -18,20 +18,20 @@ def segment(number: int) -> Segment:
     rows = pa.RecordBatch.from_pydict(
         {"k": pa.array([1, 2], pa.int32()), "Ts": pa.array([START, START], pa.timestamp("us", "UTC"))}
     )
-    return build(number, "left", 1, 60, rows, "Ts", codes([rows.column("k")], 2))
+    return build(number, 1, Lot(60, frozenset({"A B"})), rows, "Ts", codes([rows.column("k")], 2))
 
 
 def entry(store: SlotStore, of: Segment) -> SegmentEntry:
     return SegmentEntry(
         number=of.number,
         name=store.name(of),
-        side=of.side,
         batch=of.batch,
         reach=of.reach,
         rows=len(of),
         nbytes=of.nbytes,
         first=of.first,
         last=of.last,
+        hidden_from=tuple(of.hidden_from),
         stamps=store.stamps(of),
     )
 
@@ -44,6 +44,7 @@ def test_a_segment_is_opened_once(tmp_path: Path) -> None:
     other = SlotStore(Files.at(tmp_path))
     assert other.load(saved) is other.load(saved)
     assert other.load(saved).rows.equals(kept.rows)
+    assert other.load(saved).lot == kept.lot
 
 
 def test_what_is_dropped_or_forgotten_stays_on_the_disk(tmp_path: Path) -> None:
@@ -61,28 +62,19 @@ def test_what_is_dropped_or_forgotten_stays_on_the_disk(tmp_path: Path) -> None:
     assert all(found.rows.equals(kept.rows) for found, kept in zip(again, (one, two), strict=True))
 
 
-def test_names_of_chains_and_batches_differ(tmp_path: Path) -> None:
-    stores = SlotStores(Files.at(tmp_path))
-    chains = [stores.of(name) for name in ("A B", "A C")]
-    names = set()
+def test_names_of_batches_differ(tmp_path: Path) -> None:
+    """The same number may be given again, when a batch was not committed."""
+    store, names = SlotStore(Files.at(tmp_path)), []
     for prefix in ("00000001-", "00000002-"):
-        stores.begin(prefix)
-        for store in chains:
-            names.add(store.name(store.keep(segment(1))))
-    assert len(names) == 4
-    assert {name[:9] for name in names} == {"00000001-", "00000002-"}
+        store.prefix = prefix
+        names.append(store.name(store.keep(segment(1))))
+    assert names == ["00000001-1", "00000002-1"]
 
 
-def test_only_what_chains_still_name_stays_open(tmp_path: Path) -> None:
-    stores = SlotStores(Files.at(tmp_path))
-    store, gone = stores.of("A B"), stores.of("A C")
-    stores.begin("00000001-")
-    one, two, other = store.keep(segment(1)), store.keep(segment(2)), gone.keep(segment(1))
+def test_only_what_is_still_named_stays_open(tmp_path: Path) -> None:
+    store = SlotStore(Files.at(tmp_path))
+    one, two = store.keep(segment(1)), store.keep(segment(2))
     saved = [entry(store, one), entry(store, two)]
-    stores.forget_all_but({"A B": ChainManifest(segments=(saved[0],))})
+    store.forget_all_but({saved[0].name})
     assert store.load(saved[0]) is one
     assert store.load(saved[1]) is not two
-    stores.begin("00000002-")
-    assert store.prefix.startswith("00000002-")
-    assert gone.prefix.startswith("00000001-"), "a chain that is gone takes no part"
-    assert len(other) == 2

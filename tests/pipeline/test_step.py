@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, SegmentEntry
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit
+from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.errors import BatchFailed, QueryFailed, ScriptError
 from millstream.model.functions import function
 from millstream.pipeline import manifest as manifests
@@ -25,7 +27,7 @@ SCRIPT = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
 
 
 def report(slot: int, **told: Any) -> SlotReport:
-    return SlotReport(slot=slot, **{"token": "t", "chains": {}, **told})
+    return SlotReport(slot=slot, **{"token": "t", **told})
 
 
 @given(st.integers(1, 64))
@@ -64,11 +66,14 @@ def test_rows_are_counted_over_all_slots() -> None:
 
 def test_it_is_kept_when_a_batch_came_as_long_as_units_of_it_wait() -> None:
     segments = tuple(
-        SegmentEntry(number=n, name=f"s{n}", side="left", batch=n, reach=1, rows=1, nbytes=8, first=0, last=0)
-        for n in (1, 2, 3)
+        SegmentEntry(number=n, name=f"s{n}", batch=n, reach=1, rows=1, nbytes=8, first=0, last=0) for n in (1, 2, 3)
     )
-    waits = ChainManifest(segments=segments, ledger=(DeferredUnit(probe=2, state=1, lo=0, hi=1),))
-    reports = [report(0, chains={"c": waits}), report(1, chains={"c": ChainManifest(segments=segments)})]
+    pools = {"A": PoolManifest(segments=segments[:1]), "B": PoolManifest(segments=segments[1:])}
+    waits = ChainManifest(ledger=(DeferredUnit(probe=2, at=1, lookup=((1, 3), (3,)), lo=0, hi=1),))
+    reports = [
+        report(0, state=ShardManifest(pools=pools, chains={"c": waits, "d": ChainManifest()})),
+        report(1, state=ShardManifest(pools=pools, chains={"c": ChainManifest()})),
+    ]
     assert step._arrived({1: 10, 2: 20, 3: 30}, 4, 40, reports) == {2: 20, 4: 40}
 
 
