@@ -134,26 +134,31 @@ def test_a_run_ends_with_its_budget_though_small_windows_came_first(
     for _ in range(10):
         began = clock.now
         assert not list(backlog.run(chains, Budget(seconds=20.0)))
-        assert 20 <= clock.now - began <= 20 + max(done)
+        # A slice on both sides of zero is expected to take as long as one side of it.
+        assert 20 <= clock.now - began <= 20 + 2 * max(done)
 
 
-def one_more(chains: list[ChainRun]) -> None:
+def one_more(engine: Engine) -> None:
     """A batch of both chains."""
     times = pa.array([30 * SECOND, 30 * SECOND + 1]).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_pydict({"k": pa.array([0, 1]), "Ts": times})
-    for chain in chains:
-        chain.arrive({"left": rows, "right": rows}, 31)
-        chain.defer()
+    for pool in engine.pools():
+        pool.arrive([(rows, frozenset())], 31)
+        pool.keep_fresh()
+    for chain in engine.chains():
+        for at in range(2):
+            chain.defer(at)
 
 
 def test_what_comes_later_is_taken_as_if_it_had_been_there() -> None:
     found = []
     for looks_before in (True, False):
-        chains = behind().chains()
+        engine = behind()
+        chains = engine.chains()
         backlog = Backlog(make_policy("lwo"))
         if looks_before:
             assert not list(backlog.run(chains, Budget(units=0)))
-        one_more(chains)
+        one_more(engine)
         assert not list(backlog.run(chains, Budget(units=0)))
         tasks = backlog.take_tasks(10_000)
         assert not any(len(chain.ledger) for chain in chains)

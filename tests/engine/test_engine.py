@@ -23,6 +23,7 @@ QUERIES = {
     "narrow": "A.id AS a, B.id AS b FROM A, B WHERE A.k = B.k WINDOW 2 SECONDS",
     "wide": "A.id AS a, B.id AS b FROM A, B WHERE A.k = B.k WINDOW 9 SECONDS",
     "self": "x.id AS a, y.id AS b FROM A x, A y WHERE x.k = y.k WINDOW 2 SECONDS",
+    "three": "x.id AS a, z.id AS b FROM A x, B y, A z WHERE x.k = y.k AND y.k = z.k WINDOW 2 SECONDS",
 }
 
 
@@ -54,7 +55,7 @@ class Found:
 
 
 def state(engine: Engine) -> int:
-    return sum(len(one) for run in engine.chains() for side in run.segments.values() for one in side)
+    return sum(len(one) for pool in engine.pools() for one in pool.segments)
 
 
 def test_every_query_gets_its_rows_under_its_name() -> None:
@@ -77,7 +78,7 @@ def test_columns_of_other_types_and_in_another_order_are_made_to_fit() -> None:
     odd = pa.table({"Ts": [START.replace(tzinfo=None)], "k": pa.array([1], pa.int8()), "id": pa.array([7], pa.int16())})
     engine.feed({"A": odd, "B": table((2, 0))})
     assert found.rows == {("wide", 7, 2): 1}
-    assert engine.chains()[0].segments["left"][0].rows.schema == table((1, 0)).schema
+    assert engine.pools()[0].segments[0].rows.schema == table((1, 0)).schema
 
 
 def test_what_a_batch_says_of_event_time_holds_at_once() -> None:
@@ -140,9 +141,9 @@ def test_with_a_directory_segments_are_files_there(tmp_path: Path) -> None:
     engine = Engine(plan_of("wide", "self"), found, directory=tmp_path)
     rows_by_hand(engine)
     engine.work()
-    segments = [one for run in engine.chains() for side in run.segments.values() for one in side]
-    assert len(list(tmp_path.glob("*/*.arrow"))) == 2 * len(segments) > 0
-    assert len(list(tmp_path.iterdir())) == len(engine.chains()) == 2, "a folder for each chain"
+    segments = [one for pool in engine.pools() for one in pool.segments]
+    assert len(list(tmp_path.glob("*.arrow"))) == 2 * len(segments) > 0
+    assert len({one.number for one in segments}) == len(segments), "numbered over all pools"
     assert {key: count for key, count in found.rows.items() if key[0] == "wide"} == WANTED
 
 
@@ -169,3 +170,28 @@ def test_a_query_that_has_changed_begins_anew_and_one_that_has_not_goes_on() -> 
     engine.change(plan_of("wide"))
     engine.feed({"A": table((4, 1))})
     assert found.rows == {("wide", 1, 2): 1, ("wide", 3, 2): 1, ("narrow", 3, 102): 1, ("wide", 4, 2): 1}
+
+
+def test_all_chains_that_join_a_stream_by_a_key_keep_it_once() -> None:
+    found = Found()
+    engine = Engine(plan_of("narrow", "wide", "self", "three"), found)
+    assert len(engine.chains()) == 3
+    assert [pool.pool.title for pool in engine.pools()] == ["A by k", "B by k"]
+    rows_by_hand(engine)
+    assert state(engine) == 6, "three rows of each stream"
+    engine.close()
+    assert {key: count for key, count in found.rows.items() if key[0] == "wide"} == WANTED
+    assert {key for key in found.rows if key[0] == "three"} == {
+        ("three", a, b) for a, b in ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (4, 4))
+    }
+    assert sum(count for key, count in found.rows.items() if key[0] == "three") == 11
+
+
+def test_a_pool_goes_when_no_chain_reads_it_and_another_is_read_by_a_new_one() -> None:
+    found = Found()
+    engine = Engine(plan_of("wide"), found)
+    engine.feed({"A": table((1, 0)), "B": table((2, 0))})
+    engine.change(plan_of("self"))
+    assert [pool.pool.title for pool in engine.pools()] == ["A by k"]
+    engine.feed({"A": table((3, 1))})
+    assert {key for key in found.rows if key[0] == "self"} == {("self", 1, 3), ("self", 3, 1), ("self", 3, 3)}

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
 from millstream.engine.policies import make_policy
 from millstream.engine.policy import Policy
 from millstream.engine.release import SEQUENCE, Bounds, OrderedRun
-from millstream.plan.nodes import LEFT, RIGHT, Chain
+from millstream.plan import Plan
+from running import Running
 
 SECOND = 1_000_000
 WINDOWS = {
@@ -23,16 +23,23 @@ WINDOWS = {
     "wide": "WINDOW 7 SECONDS",
     "ahead": "AND B.Ts BETWEEN A.Ts AND A.Ts + INTERVAL '5' SECOND",
 }
+TRIPLES = {
+    "narrow3": "WINDOW 2 SECONDS",
+    "wide3": "WINDOW 7 SECONDS",
+    "ahead3": "AND B.Ts BETWEEN A.Ts AND A.Ts + INTERVAL '5' SECOND"
+    " AND C.Ts BETWEEN B.Ts AND B.Ts + INTERVAL '1' SECOND",
+}
 EARLY, LATE = make_policy("greedy"), make_policy("swf")
 
 
 @cache
-def chain_of(names: frozenset[str], slicing: str) -> Chain:
-    script = "".join(f"CREATE STREAM {name} (k INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "AB")
+def plan_of(names: frozenset[str], slicing: str) -> Plan:
+    script = "".join(f"CREATE STREAM {name} (k INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "ABC")
     for name in sorted(names):
-        script += f"CREATE QUERY {name} AS SELECT A.Ts AS a, B.Ts AS b FROM A, B WHERE A.k = B.k {WINDOWS[name]};"
-    (chain,) = compile_script(script, settings={"slicing": slicing}).chains
-    return chain
+        joined, rest = ("A, B", "A.k = B.k") if name in WINDOWS else ("A, B, C", "A.k = B.k AND B.k = C.k")
+        rest += " " + {**WINDOWS, **TRIPLES}[name]
+        script += f"CREATE QUERY {name} AS SELECT A.Ts AS a, B.Ts AS b FROM {joined} WHERE {rest};"
+    return compile_script(script, settings={"slicing": slicing})
 
 
 def rows(seconds: list[int], batch: int) -> pa.RecordBatch:
@@ -48,21 +55,25 @@ def check(joined: Joined, bounds: dict[str, Bounds]) -> None:
         assert first >= bounds[query].fresh >= bounds[query].held
 
 
-names = st.frozensets(st.sampled_from(sorted(WINDOWS)), min_size=1)
 arriving = st.lists(st.integers(0, 6), max_size=3)
 
 
+@pytest.mark.parametrize("windows", [WINDOWS, TRIPLES])
 @given(data=st.data(), slicing=st.sampled_from(["cpu", "memory"]))
-def test_a_row_still_to_come_is_never_before_the_bound(data: st.DataObject, slicing: str) -> None:
+def test_a_row_still_to_come_is_never_before_the_bound(
+    windows: dict[str, str], data: st.DataObject, slicing: str
+) -> None:
+    names = st.frozensets(st.sampled_from(sorted(windows)), min_size=1)
     queries = data.draw(names)
-    run = ChainRun(chain_of(queries, slicing), {}, since=dict.fromkeys(queries, 1), strict=True)
+    running = Running(plan_of(queries, slicing), strict=True)
+    run = running.chain
     since, watermark = dict.fromkeys(queries, 1), 0
     for batch in range(1, data.draw(st.integers(2, 5))):
         # Everything that was promised before holds for what comes now.
         bounds = run.bounds(data.draw(st.sampled_from([EARLY, LATE])))
-        given_rows = {side: rows([watermark + age for age in data.draw(arriving)], batch) for side in (LEFT, RIGHT)}
-        run.arrive(given_rows, batch)
-        run.defer()
+        given_rows = {name: rows([watermark + age for age in data.draw(arriving)], batch) for name in "ABC"}
+        running.arrive(given_rows, batch)
+        running.defer()
         for _ in range(data.draw(st.integers(0, 6))):
             walks = run.ledger.in_progress()
             if not walks:
@@ -73,37 +84,39 @@ def test_a_row_still_to_come_is_never_before_the_bound(data: st.DataObject, slic
             for joined in run.execute(units):
                 check(joined, bounds)
         watermark += data.draw(st.integers(0, 3))
-        run.settle(watermark * SECOND)
+        running.settle(watermark * SECOND)
         if data.draw(st.booleans()):
             queries |= data.draw(names)
             since = {name: since.get(name, batch + 1) for name in queries}
-            run.change(chain_of(queries, slicing), since)
+            running.shard.change(plan_of(queries, slicing), since)
+            assert running.chain is run
     bounds = run.bounds(data.draw(st.sampled_from([EARLY, LATE])))
-    for joined in run.run_all():
+    for joined in running.run_all():
         check(joined, bounds)
 
 
-def waiting() -> ChainRun:
+def waiting() -> Running:
     """One left tuple at 3 s, which has not yet met two right ones of before, at 1 s and at 9 s."""
     names = frozenset({"narrow", "wide"})
-    run = ChainRun(chain_of(names, "memory"), {}, since={"narrow": 1, "wide": 2}, strict=True)
-    run.arrive({RIGHT: rows([1, 9], 1)}, 1)
-    run.defer()
-    run.arrive({LEFT: rows([3], 2)}, 2)
-    run.defer()
-    run.settle(4 * SECOND)
-    return run
+    running = Running(plan_of(names, "memory"), since={"narrow": 1, "wide": 2}, strict=True)
+    running.arrive({"B": rows([1, 9], 1)}, 1)
+    running.defer()
+    running.arrive({"A": rows([3], 2)}, 2)
+    running.defer()
+    running.settle(4 * SECOND)
+    return running
 
 
 def test_without_waiting_units_only_later_tuples_hold_rows_back() -> None:
-    run = waiting()
-    assert [joined.queries for joined in run.run_all()] == [["wide"], ["wide"]]
+    running = waiting()
+    run = running.chain
+    assert [joined.queries for joined in running.run_all()] == [["wide"], ["wide"]]
     bound = (4 * SECOND, 3, 0)
     assert run.bounds(EARLY) == run.bounds(LATE) == dict.fromkeys(("narrow", "wide"), Bounds(bound, bound))
 
 
 def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
-    run = waiting()
+    run = waiting().chain
     bounds = run.bounds(EARLY)
     first = 3 * SECOND
     assert bounds["narrow"].fresh == (first, 2, 0)
@@ -115,7 +128,7 @@ def test_a_waiting_unit_holds_back_the_queries_it_is_for() -> None:
 
 
 def test_a_policy_that_releases_late_keeps_what_it_held_until_the_whole_window_is_done() -> None:
-    run = waiting()
+    run = waiting().chain
     for walk in run.ledger.in_progress():
         run.ledger.take_task(walk)
     early, late = run.bounds(EARLY)["wide"], run.bounds(LATE)["wide"]
@@ -126,15 +139,16 @@ def test_a_policy_that_releases_late_keeps_what_it_held_until_the_whole_window_i
 @pytest.mark.parametrize("policy", [EARLY, LATE])
 def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> None:
     names = frozenset({"narrow", "wide"})
-    run = ChainRun(chain_of(names, "cpu"), {}, since={"narrow": 2, "wide": 1}, strict=True)
-    run.arrive({LEFT: rows([3], 1), RIGHT: rows([3], 1)}, 1)
-    run.defer()
-    run.settle(9 * SECOND)
+    running = Running(plan_of(names, "cpu"), since={"narrow": 2, "wide": 1}, strict=True)
+    run = running.chain
+    running.arrive({"A": rows([3], 1), "B": rows([3], 1)}, 1)
+    running.defer()
+    running.settle(9 * SECOND)
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (9 * SECOND, 2, 0)
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
-    run.arrive({LEFT: rows([5], 2)}, 2)
-    run.defer()
+    running.arrive({"A": rows([5], 2)}, 2)
+    running.defer()
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (5 * SECOND, 2, 0), "the first unit that it may see"
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -15,14 +17,15 @@ from hypothesis import strategies as st
 from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.backlog import UNBOUNDED, Budget
-from millstream.engine.batch import BatchInput, Sides, StreamRows
-from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.batch import BatchInput, StreamRows
 from millstream.engine.policies import make_policy
 from millstream.engine.release import SEQUENCE
 from millstream.engine.shard import Shard
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import MemoryStore
 from millstream.plan import Plan
 from millstream.testing import naive
+from running import Kept
 
 Rows = list[dict[str, Any]]
 SECOND = 1_000_000
@@ -32,6 +35,9 @@ QUERIES = {
     "wide": "FROM A x, B y WHERE x.k = y.k WINDOW 7 SECONDS",
     "other": "FROM B x, C y WHERE x.k = y.k WINDOW 4 SECONDS",
     "self": "FROM A x, A y WHERE x.k = y.k WINDOW 2 SECONDS",
+    "three": "FROM A x, B y, C z WHERE x.k = y.k AND y.k = z.k WINDOW 5 SECONDS",
+    "path": "FROM A x, B y, C z WHERE x.k = y.k AND y.id % 2 = z.id % 2 WINDOW 3 SECONDS",
+    "selves": "FROM A x, A y, A z WHERE x.k = y.k AND y.k = z.k WINDOW 2 SECONDS",
 }
 
 
@@ -43,42 +49,9 @@ def plan_of(names: frozenset[str] = frozenset(QUERIES)) -> Plan:
     return compile_script(script, settings={"slicing": "memory"})
 
 
-class Kept:
-    """Held rows in memory."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, pa.Table] = {}
-
-    def keep(self, query: str, rows: pa.Table) -> str:
-        self._rows[query] = rows
-        return query
-
-    def load(self, name: str) -> pa.Table:
-        return self._rows[name]
-
-
-class Stores:
-    """A store for each chain, which outlives shards."""
-
-    def __init__(self) -> None:
-        self._stores: dict[str, MemoryStore] = {}
-
-    def __call__(self, signature: str) -> MemoryStore:
-        return self._stores.setdefault(signature, MemoryStore())
-
-
-def shard_of(plan: Plan, *, strict: bool, stores: Stores | None = None, chunk: int = 1 << 16) -> Shard:
+def shard_of(plan: Plan, *, strict: bool, store: MemoryStore | None = None, chunk: int = 1 << 16) -> Shard:
     since = {query.name: 1 for query in plan.script.queries}
-    return Shard(plan, since=since, policy=make_policy("greedy"), strict=strict, store=stores or Stores(), chunk=chunk)
-
-
-def sides(plan: Plan, name: str) -> Sides:
-    return [
-        (chain.signature, side)
-        for chain in plan.chains
-        for side, stream in zip(("left", "right"), chain.streams, strict=True)
-        if stream.name == name
-    ]
+    return Shard(plan, since=since, policy=make_policy("greedy"), strict=strict, store=store, chunk=chunk)
 
 
 def rows_of(plan: Plan, batch: dict[str, Rows], parts: int = 1) -> list[StreamRows]:
@@ -87,7 +60,7 @@ def rows_of(plan: Plan, batch: dict[str, Rows], parts: int = 1) -> list[StreamRo
         rows = pa.RecordBatch.from_pylist(batch[stream.name], schema=arrow_schema(stream))
         size = -(-rows.num_rows // parts)
         pieces = [rows.slice(start, size) for start in range(0, rows.num_rows, max(size, 1))]
-        found.append(StreamRows(stream, pieces, sides(plan, stream.name)))
+        found.append(StreamRows(stream, pieces, [pool.name for pool in plan.pools if pool.stream == stream]))
     return found
 
 
@@ -120,14 +93,14 @@ def answers(
     budget: Budget = UNBOUNDED,
 ) -> dict[str, list[tuple[int, int]]]:
     """Each query's rows in the order in which they came out."""
-    plan, stores, kept = plan_of(), Stores(), Kept()
-    shard = shard_of(plan, strict=strict, stores=stores)
+    plan, store, kept = plan_of(), MemoryStore(), Kept()
+    shard = shard_of(plan, strict=strict, store=store)
     found: dict[str, list[tuple[int, int]]] = {name: [] for name in QUERIES}
     for number, (batch, watermark) in enumerate(history, start=1):
         if number in restarts:
-            saved = {name: ChainManifest.from_json(one.to_json()) for name, one in shard.saved(kept).items()}
+            saved = ShardManifest.from_json(json.loads(json.dumps(shard.saved(kept).to_json())))
             held, deferred = shard.held_rows, shard.deferred
-            shard = shard_of(plan, strict=strict, stores=stores)
+            shard = shard_of(plan, strict=strict, store=store)
             shard.restore(saved, kept)
             assert (shard.held_rows, shard.deferred) == (held, deferred)
         output = shard.run_batch(
@@ -200,22 +173,27 @@ def test_a_query_replaced_by_another_of_its_name_is_not_given_what_was_held() ->
     before = shard.saved(kept := Kept())
     shard.change(plan, {"wide": 1, "narrow": 2})
     assert shard.held_rows == 36
-    again = Shard(plan, since={"wide": 1, "narrow": 2}, policy=make_policy("lwo"), strict=True, store=Stores())
-    assert {entry.query for one in before.values() for entry in one.held} == {"wide", "narrow"}
-    held_only = {name: ChainManifest(held=one.held) for name, one in before.items()}
-    again.restore(held_only, kept)
+    again = Shard(plan, since={"wide": 1, "narrow": 2}, policy=make_policy("lwo"), strict=True)
+    assert {entry.query for one in before.chains.values() for entry in one.held} == {"wide", "narrow"}
+    again.restore(replace(before, pools={}), kept)
     assert again.held_rows == 36
     assert {query for some in again._finish() for query in some.queries} == {"wide"}
 
 
-def test_a_chain_that_no_query_needs_ends_and_another_begins_empty() -> None:
+def test_a_chain_that_no_query_needs_ends_and_another_begins_with_what_is_there() -> None:
     shard = shard_of(plan_of(frozenset({"wide", "self"})), strict=False)
     list(shard.run_batch(BatchInput(batch=1, rows=hot(plan_of(frozenset({"wide", "self"}))))).results)
     wide = next(one for one in shard.chains() if one.chain.members[0].name == "wide")
     shard.change(plan_of(frozenset({"wide", "other"})), {"wide": 1, "other": 2})
     assert [one.chain.members[0].name for one in shard.chains()] == ["wide", "other"]
     assert shard.chains()[0] is wide
-    assert not any(shard.chains()[1].segments.values())
+    held = {pool.pool.title: sum(map(len, pool.segments)) for pool in shard.pools()}
+    assert held == {"A by k": 6, "B by k": 6, "C by k": 0}, "a new chain finds what others keep"
+    c_rows = rows_of(plan_of(frozenset({"wide", "other"})), {"A": [], "B": [], "C": [{"id": 7, "k": 1, "Ts": START}]})
+    found = list(shard.run_batch(BatchInput(batch=2, rows=c_rows)).results)
+    assert [(queries, rows.num_rows) for queries, rows, _ in found] == [(["other"], 6)]
+    shard.change(plan_of(frozenset({"self"})), {"self": 3})
+    assert [pool.pool.title for pool in shard.pools()] == ["A by k"]
 
 
 def test_a_budget_is_for_all_parts_of_a_batch_together() -> None:
@@ -241,7 +219,7 @@ def test_rows_come_out_when_event_time_says_that_it_is_their_turn(strict: bool) 
     assert bool(later) == strict
     assert sum(some.rows.num_rows for some in at_once + later) == 36
     assert shard.chains()[0].watermark == SECOND
-    numbered = [SEQUENCE in one.rows.schema.names for side in shard.chains()[0].segments.values() for one in side]
+    numbered = [SEQUENCE in one.rows.schema.names for pool in shard.pools() for one in pool.segments]
     assert set(numbered) == {strict}, "only strict order needs arrival numbers"
 
 
@@ -253,4 +231,40 @@ def test_what_is_known_of_event_time_before_a_batch_comes_first() -> None:
     output = shard.run_batch(BatchInput(batch=2, rows=hot(plan), watermarks=marks))
     assert sum(some.rows.num_rows for some in output.late) == 12, "late by what the batch was told"
     assert sum(some.rows.num_rows for some in output.results) == 36
-    assert not any(shard.chains()[0].segments.values())
+    assert not any(pool.segments for pool in shard.pools())
+
+
+def signature(plan: Plan, query: str) -> str:
+    """That of the chain which a query is in."""
+    return next(chain.signature for chain in plan.chains if query in {member.name for member in chain.members})
+
+
+def test_a_row_late_for_one_chain_only_is_seen_by_the_others() -> None:
+    plan = plan_of(frozenset({"wide", "self", "other"}))
+    shard = shard_of(plan, strict=False)
+    ab, aa, bc = (signature(plan, name) for name in ("wide", "self", "other"))
+    list(shard.run_batch(BatchInput(batch=1, rows=hot(plan, 1))).results)
+    rows = {"A": [{"id": 5, "k": 1, "Ts": START + timedelta(seconds=1)}], "B": [], "C": []}
+    marks = {ab: 2 * SECOND, aa: 0, bc: 0}
+    output = shard.run_batch(BatchInput(batch=2, rows=rows_of(plan, rows), watermarks=marks))
+    found = Counter(
+        (query, *row.values()) for queries, some, _ in output.results for query in queries for row in some.to_pylist()
+    )
+    assert found == {("self", 0, 5): 1, ("self", 5, 0): 1, ("self", 5, 5): 1}, "and not by the chain it is late for"
+    assert [(late.stream, late.chains) for late in output.late] == [("A", ("A B k = k",))]
+    rows = {"A": [], "B": [{"id": 9, "k": 1, "Ts": START + timedelta(seconds=2)}], "C": []}
+    output = shard.run_batch(BatchInput(batch=3, rows=rows_of(plan, rows), watermarks=marks))
+    assert [row for _, some, _ in output.results for row in some.to_pylist()] == [{"a": 0, "b": 9}]
+
+
+def test_state_is_kept_for_as_long_as_the_slowest_chain_needs_it() -> None:
+    plan = plan_of(frozenset({"wide", "self"}))
+    shard = shard_of(plan, strict=False)
+    list(shard.run_batch(BatchInput(batch=1, rows=hot(plan))).results)
+    ab, aa = (signature(plan, name) for name in ("wide", "self"))
+    for marks, held in (({ab: 60 * SECOND, aa: 0}, 6), ({ab: 60 * SECOND, aa: 60 * SECOND}, 0)):
+        list(shard.advance(marks))
+        a_pool = next(pool for pool in shard.pools() if pool.pool.stream.name == "A")
+        b_pool = next(pool for pool in shard.pools() if pool.pool.stream.name == "B")
+        assert sum(map(len, a_pool.segments)) == held
+        assert not b_pool.segments, "which only the faster one reads"
