@@ -217,7 +217,7 @@ def cases(
         x = draw(st.sampled_from(NUMBERS)) if mixed else kind
         y = draw(st.sampled_from(NUMBERS)) if mixed else "INT"
         kinds = {"id": "INT", "x": x, "y": y, "n": "INT", "m": "DECIMAL(4, 2)", "v": "DOUBLE", "Ts": "TIMESTAMP"}
-        delay, rate = draw(st.sampled_from([0, 0, 2, 5])), draw(st.sampled_from([1, 80]))
+        delay, rate = draw(st.sampled_from([0, 2] if late else [0, 0, 2, 5])), draw(st.sampled_from([1, 80]))
         streams.append(ManyStream(name=name, kinds=kinds, delay=delay, rate=rate))
     queries = [
         draw(many_queries(f"q{number}", names, several_keys=several_keys))
@@ -279,12 +279,12 @@ def batches_of(
         silent = draw(st.sampled_from([False] * 29 + [True]))
         for batch in found:
             floor, rows = greatest - stream.delay, []
-            back = stream.delay + (6 if late else 0)
             size = 0 if silent else draw(st.sampled_from(sizes))
             for _ in range(min(size, cap - number)):
                 choices = draw(MANY_CHOICES)
-                clock += choices.of((1, 0, 0, 1, 3))
-                second = max(0 if late else floor, clock - choices.of(range(back + 1)), 0)
+                clock += choices.of((2, 1, 3, 5) if late else (1, 0, 0, 1, 3))
+                back = choices.of((0, 0, 3, 9)) if late else choices.of(range(stream.delay + 1))
+                second = max(0 if late else floor, clock - back, 0)
                 greatest = max(greatest, second)
                 timeless = late and choices.of((False,) * 9 + (True,))
                 rows.append(

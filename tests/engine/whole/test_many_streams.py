@@ -104,7 +104,7 @@ class Watermarks:
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
-@given(case=cases(batches=(2, 4), late=True))
+@given(case=cases(batches=(3, 6), late=True))
 def test_late_rows(case: ManyCase, same_rows: Same) -> None:
     session = Session(case.script(), settings=case.settings)
     for batch in case.batches:
