@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from millstream.errors import ScriptError
 from millstream.model import Interval
 from millstream.model.duration import LONGEST, MINUTE, SECOND
-from millstream.model.interval import cut_text
+from millstream.model.interval import cut_text, lower_text, upper_text
 
 TIMES = st.integers(-LONGEST // 4, LONGEST // 4)
 INTERVALS = st.tuples(TIMES, st.integers(1, LONGEST // 4)).map(lambda pair: Interval(pair[0], pair[0] + pair[1]))
@@ -105,3 +105,19 @@ def test_text_uses_the_rounder_end(interval: Interval, text: str) -> None:
 )
 def test_a_ruler_leaves_out_the_microsecond_of_strictness(cut: int, text: str) -> None:
     assert cut_text(cut) == text
+
+
+@pytest.mark.parametrize(
+    ("time", "lower", "upper"),
+    [
+        (MINUTE, "at least 1 min", "at most 1 min"),
+        (MINUTE + 1, "more than 1 min", "at most 60.000001 s"),
+        (MINUTE - 1, "at least 59.999999 s", "less than 1 min"),
+        (0, "at least 0 s", "at most 0 s"),
+        (1, "more than 0 s", "at most 1 us"),
+        (-1, "at least -1 us", "less than 0 s"),
+        (4, "at least 4 us", "at most 4 us"),
+    ],
+)
+def test_a_bound_in_words_is_strict_where_that_is_rounder(time: int, lower: str, upper: str) -> None:
+    assert (lower_text(time), upper_text(time)) == (lower, upper)

@@ -1,4 +1,4 @@
-"""What a user reads when a script is wrong: every case of bad_scripts.txt, word for word."""
+"""What a user reads when a script is wrong: every case of bad_scripts.txt and bad_joins.txt, word for word."""
 
 from __future__ import annotations
 
@@ -19,16 +19,21 @@ CREATE STREAM T (Id INT, Name STRING, Value DOUBLE, Ok BOOLEAN, Code INT, Place 
 Ts TIMESTAMP, At TIMESTAMP) WITH (time = 'Ts');
 CREATE STREAM H (Id INT, Name STRING, Value DOUBLE, Code STRING, Ts TIMESTAMP) WITH (time = 'Ts');
 """
+THIRD = """\
+CREATE STREAM P (Id BIGINT, Name STRING, Level FLOAT, Code STRING, Seen TIMESTAMP) WITH (time = 'Seen');
+"""
 
 
-def _cases() -> Iterator[tuple[str, str]]:
-    text = (Path(__file__).parent / "bad_scripts.txt").read_text(encoding="utf-8")
+def _cases(file: str, streams: str) -> Iterator[tuple[str, str]]:
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     for case in text.split("\n=== ")[1:]:
         name, _, script = case.partition("\n")
-        yield name.removesuffix(" (alone)"), ("" if name.endswith(" (alone)") else STREAMS) + script.rstrip("\n")
+        yield name.removesuffix(" (alone)"), ("" if name.endswith(" (alone)") else streams) + script.rstrip("\n")
 
 
-CASES = dict(_cases())
+SCRIPTS = dict(_cases("bad_scripts.txt", STREAMS))
+JOINS = dict(_cases("bad_joins.txt", STREAMS + THIRD))
+CASES = {**SCRIPTS, **JOINS}
 
 
 def errors_of(script: str) -> tuple[ScriptError, ...]:
@@ -40,7 +45,7 @@ def errors_of(script: str) -> tuple[ScriptError, ...]:
 def _shown(name: str, script: str) -> str:
     """The lines of a case, and under each line its errors with a mark at their column."""
     errors = errors_of(script)
-    head = STREAMS.count("\n") if script.startswith(STREAMS) else 0
+    head = _head(script)
     shown = [f"=== {name}"]
     for number, line in enumerate(script.split("\n"), start=1):
         here = [error for error in errors if error.where.line == number]
@@ -51,6 +56,11 @@ def _shown(name: str, script: str) -> str:
     return "\n".join(shown)
 
 
+def _head(script: str) -> int:
+    """How many lines stand before those of the case."""
+    return next((streams.count("\n") for streams in (STREAMS + THIRD, STREAMS) if script.startswith(streams)), 0)
+
+
 def _shortened(message: str) -> str:
     """Without the two lists that grow with the product."""
     settings = ", ".join(setting.name for setting in SETTINGS)
@@ -58,7 +68,15 @@ def _shortened(message: str) -> str:
 
 
 def test_every_error_reads_as_agreed(golden: Callable[[str, str], None]) -> None:
-    golden("errors.txt", "\n\n".join(_shown(name, script) for name, script in CASES.items()))
+    golden("errors.txt", "\n\n".join(_shown(name, script) for name, script in SCRIPTS.items()))
+
+
+def test_every_error_of_several_streams_reads_as_agreed(golden: Callable[[str, str], None]) -> None:
+    golden("join_errors.txt", "\n\n".join(_shown(name, script) for name, script in JOINS.items()))
+
+
+def test_no_case_hides_another() -> None:
+    assert not set(SCRIPTS) & set(JOINS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,7 +92,7 @@ def test_every_error_has_four_parts_and_a_place_in_the_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].startswith(STREAMS)])
 def test_errors_stand_in_the_part_that_is_wrong(name: str) -> None:
-    assert all(error.where.line > STREAMS.count("\n") for error in errors_of(CASES[name]))
+    assert all(error.where.line > _head(CASES[name]) for error in errors_of(CASES[name]))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,6 +10,7 @@ import pytest
 
 from millstream.errors import ScriptErrors
 from millstream.model import Expr, Query, Script
+from millstream.model.expr import sources
 from millstream.model.types import BIGINT, DOUBLE, STRING
 
 ReadScript = Callable[[str], Script]
@@ -90,6 +91,40 @@ def test_three_streams_have_keys_over_each_pair_that_is_joined(query: ReadQuery,
     assert [shown(found, (key.left, key.right)) for key in found.keys] == [["T.Id", "H.Id"], ["H.Zone", "P.Zone"]]
 
 
+def test_four_ways_to_write_a_join_of_three_streams(query: ReadQuery) -> None:
+    where = query(f"SELECT T.Id FROM T, H, P WHERE T.Id = H.Id AND P.Zone = H.Zone AND T.Value > P.Level {W}")
+    on = query(f"SELECT T.Id FROM T JOIN H ON T.Id = H.Id JOIN P ON P.Zone = H.Zone AND T.Value > P.Level {W}")
+    late = query(f"SELECT T.Id FROM T JOIN H JOIN P ON P.Zone = H.Zone AND T.Id = H.Id WHERE P.Level < T.Value {W}")
+    mixed = query(f"SELECT T.Id FROM T, H JOIN P ON H.Zone = P.Zone AND T.Value > P.Level WHERE H.Id = T.Id {W}")
+    assert where == on == late == mixed
+
+
+@pytest.mark.parametrize(
+    ("conditions", "keys", "residual"),
+    [
+        ("T.Id = H.Id AND H.Id = P.Id AND P.Id = T.Id", 3, 0),
+        ("T.Id = H.Id AND T.Zone = H.Zone AND T.Id = P.Id AND T.Zone = P.Zone", 4, 0),
+        ("T.Id = H.Id AND T.Value + H.Value > P.Level", 1, 1),
+        ("T.Id + H.Id = P.Id", 0, 1),
+        ("T.Value > H.Value AND H.Value > P.Level", 0, 2),
+    ],
+)
+def test_any_graph_of_predicates_joins_three_streams(
+    query: ReadQuery, conditions: str, keys: int, residual: int
+) -> None:
+    found = query(f"SELECT T.Id FROM T, H, P WHERE {conditions} {W}")
+    assert (len(found.keys), len(found.residual)) == (keys, residual)
+    assert all(min(sources(key.left)) < min(sources(key.right)) for key in found.keys)
+
+
+def test_an_on_sees_its_own_stream_and_those_before(query: ReadQuery, shown: Shown) -> None:
+    """Note is a column of H, and of x, which comes later: it is not ambiguous, as in Spark and DuckDB."""
+    found = query(f"SELECT T.Id FROM T JOIN H ON T.Id = H.Id AND Note = 'a' JOIN H x ON x.Id = T.Id {W}")
+    assert shown(found, found.selections[1]) == ["H.Note = 'a'"]
+    with pytest.raises(ScriptErrors, match=r"ambiguous; it may mean H.Note or x.Note"):
+        query(f"SELECT T.Id FROM T JOIN H ON T.Id = H.Id JOIN H x ON x.Id = T.Id AND Note = 'a' {W}")
+
+
 def test_a_stream_joined_with_itself(query: ReadQuery, shown: Shown) -> None:
     found = query(f"SELECT a.Id FROM T a, T AS b WHERE a.Id = b.Id AND b.Ok {W}")
     assert found.sources[0].stream is found.sources[1].stream
@@ -152,6 +187,46 @@ def test_a_column_of_using_needs_no_source_unless_another_stream_has_it_too(quer
     assert names(query, "Zone", "H JOIN P USING (Zone)") == ["Zone"]
     with pytest.raises(ScriptErrors, match="ambiguous"):
         query(f"SELECT Zone FROM T JOIN H USING (Zone) JOIN P ON P.Id = T.Id {W}")
+
+
+def test_star_over_three_streams_gives_every_column_of_each(query: ReadQuery) -> None:
+    assert names(query, "*", "P JOIN H ON P.Id = H.Id JOIN P x ON x.Id = H.Id") == [
+        *("P_Id", "P_Zone", "P_Level", "P_Ts"),
+        *("H_Id", "H_Zone", "Value", "Note", "H_Ts"),
+        *("x_Id", "x_Zone", "x_Level", "x_Ts"),
+    ]
+    assert names(query, "x.*, Note", "P JOIN H ON P.Id = H.Id JOIN P x ON x.Id = H.Id") == [
+        *("Id", "Zone", "Level", "Ts"),
+        "Note",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("H JOIN P USING (Id) JOIN P x USING (Id)", ["Id", "H_Zone", "Value", "Note", "H_Ts", "P_Zone"]),
+        ("H JOIN P USING (Id, Zone) JOIN P x USING (zone, id)", ["Zone", "Id", "Value", "Note", "H_Ts", "P_Level"]),
+        ("H JOIN P USING (Id) JOIN P x USING (Level)", ["Level", "H_Id", "H_Zone", "Value", "Note", "H_Ts"]),
+        ("H JOIN P USING (Id, Zone) JOIN P x USING (Zone)", ["Zone", "H_Id", "Value", "Note", "H_Ts", "P_Level"]),
+    ],
+)
+def test_star_gives_the_columns_of_the_last_using_first_as_spark_does(
+    query: ReadQuery, join: str, expected: list[str]
+) -> None:
+    assert names(query, "*", join)[: len(expected)] == expected
+
+
+def test_a_column_that_all_three_share_by_using_is_one_column(query: ReadQuery, shown: Shown) -> None:
+    found = query(f"SELECT Id, P.Id AS p FROM T JOIN H USING (Id) JOIN P USING (Id) WHERE Id > 3 {W}")
+    assert [shown(found, (key.left, key.right)) for key in found.keys] == [["T.Id", "H.Id"], ["T.Id", "P.Id"]]
+    assert shown(found, [output.expr for output in found.outputs]) == ["T.Id", "P.Id"]
+    assert shown(found, found.selections[0]) == ["T.Id > 3"]
+
+
+def test_a_column_of_using_may_be_missing_in_the_first_stream(query: ReadQuery, shown: Shown) -> None:
+    found = query(f"SELECT Note FROM T JOIN H USING (Id) JOIN H x USING (Note) {W}")
+    assert [shown(found, (key.left, key.right)) for key in found.keys] == [["T.Id", "H.Id"], ["H.Note", "x.Note"]]
+    assert shown(found, [output.expr for output in found.outputs]) == ["H.Note"]
 
 
 def test_result_columns_have_types(query: ReadQuery) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a batch, checked for lateness once for all chains of a shard, and split by chain and side."""
+"""The rows of a batch, checked for lateness once for all chains of a shard, and split by pool."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import microseconds
-from millstream.engine.batch import BatchInput, Sides, StreamRows
-from millstream.engine.judge import Late, Limits, in_time, judged
+from millstream.engine.batch import BatchInput, StreamRows
+from millstream.engine.judge import Late, Limits, by_lateness, judged
+from millstream.engine.pool_run import Arriving
 from millstream.engine.release import SEQUENCE
 from millstream.engine.watermark import FAR
 from millstream.model.stream import Stream
-from millstream.plan.nodes import Chain, Signature
+from millstream.plan.nodes import Plan, PoolName, Signature
 
 
 @dataclass(slots=True)
 class Arrivals:
     """The rows of a batch that can be used, its late rows, and for each stream the row count and the greatest time."""
 
-    usable: list[tuple[Stream, Sides, list[pa.RecordBatch]]] = field(default_factory=list)
+    readers: Mapping[PoolName, Sequence[Signature]]
+    usable: list[tuple[Stream, Sequence[PoolName], list[pa.RecordBatch]]] = field(default_factory=list)
     rows_in: dict[str, int] = field(default_factory=dict)
     greatest: dict[str, int] = field(default_factory=dict)
     late: list[Late] = field(default_factory=list)
@@ -42,29 +44,26 @@ class Arrivals:
                 rows = rows.append_column(SEQUENCE, pa.array(np.arange(first, first + rows.num_rows)))
                 first += rows.num_rows
             usable.append(rows)
-        self.usable.append((stream, given.sides, usable))
+        self.usable.append((stream, given.pools, usable))
 
-    def parts(self, watermarks: Mapping[Signature, int]) -> Iterator[dict[Signature, dict[str, pa.RecordBatch]]]:
-        """The rows for each side of a chain, without those late for it: one part, unless columns cannot hold all."""
+    def parts(self, watermarks: Mapping[Signature, int]) -> Iterator[dict[PoolName, Arriving]]:
+        """The rows for each pool: one part, unless columns cannot hold all."""
         for number in range(max((len(rows) for *_, rows in self.usable), default=0)):
-            found: dict[Signature, dict[str, pa.RecordBatch]] = {}
-            for stream, sides, parts in self.usable:
+            found: dict[PoolName, Arriving] = {}
+            for stream, pools, parts in self.usable:
                 if number < len(parts):
-                    known = {
-                        mark: in_time(stream, parts[number], mark) for mark in {watermarks[one] for one, _ in sides}
-                    }
-                    for signature, side in sides:
-                        found.setdefault(signature, {})[side] = known[watermarks[signature]]
+                    for pool in pools:
+                        levels = {one: watermarks[one] for one in self.readers[pool]}
+                        found[pool] = by_lateness(stream, parts[number], levels)
             yield found
 
 
-def arrivals(
-    given: BatchInput, chains: Sequence[Chain], watermarks: Mapping[Signature, int], *, numbered: bool
-) -> Arrivals:
+def arrivals(given: BatchInput, plan: Plan, watermarks: Mapping[Signature, int], *, numbered: bool) -> Arrivals:
     """Checks a batch for late rows by the watermarks and horizons known before it."""
-    found = Arrivals()
+    readers = {pool.name: [chain.signature for chain in plan.readers(pool.name)] for pool in plan.pools}
+    found = Arrivals(readers)
     for rows in given.rows:
-        concerned = [chain for chain in chains if rows.stream.name in (one.name for one in chain.streams)]
+        concerned = [chain for chain in plan.chains if rows.stream.name in (one.name for one in chain.streams)]
         levels = [(chain.title, watermarks[chain.signature]) for chain in concerned]
         limits = Limits(given.horizons.get(rows.stream.name, FAR), levels)
         # Numbers grow from batch to batch, and within a batch in the order of arrival.

@@ -79,10 +79,10 @@ class Backlog:
             progress = self._choose()
             if progress is None:
                 return
-            at, unit = progress.at, progress.ledger.take(progress)
+            stage, unit = progress.stage, progress.ledger.take(progress)
             if not progress.tasks:
                 self._ready.drop(progress)
-            elif progress.at > at:
+            elif progress.stage > stage:
                 self._ready.advance(progress)
             chain = self._chains[progress.ledger]
             for joined in chain.execute([unit]):
@@ -134,5 +134,5 @@ class Backlog:
 
 def _runnable(progress: ProbeProgress, chain: ChainRun) -> Runnable:
     probe, rows = progress.probe, len(progress.probe)
-    path = chain.paths.path(probe.side, progress.whole, progress.nbytes / rows)
-    return Runnable(path, progress.at, rows, probe.batch, probe.number)
+    path = chain.paths.path(progress.at, progress.whole, progress.nbytes / rows)
+    return Runnable(path, progress.stage, rows, probe.batch, probe.number)

@@ -11,23 +11,20 @@ import pyarrow as pa
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.judge import Late
 from millstream.model.stream import Stream
-from millstream.plan.nodes import Signature
-
-Sides = Sequence[tuple[Signature, str]]
-"""Chains, each with the side on which it reads the stream."""
+from millstream.plan.nodes import PoolName, Signature
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:
-    """Rows of a stream for the sides of chains that read them; several parts where columns cannot hold all rows.
+    """Rows of a stream for the pools that take them; several parts where columns cannot hold all rows.
 
-    On Spark a row comes once for every key it is joined by; `counted` is set for one of these copies, so that the row
+    On Spark a row comes once for every key it is spread by; `counted` is set for one of these copies, so that the row
     is counted once, and reported once if it is late.
     """
 
     stream: Stream
     parts: Sequence[pa.RecordBatch]
-    sides: Sides
+    pools: Sequence[PoolName]
     counted: bool = True
 
 

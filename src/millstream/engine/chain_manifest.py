@@ -1,42 +1,23 @@
-"""A chain as it is saved between batches: its segments by name and its deferred units. It holds no rows."""
+"""A chain as it is saved between batches: its deferred units and the rows it holds back, by name. It holds no rows."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millstream.engine.files import Stamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentEntry:
-    """A segment by its name in the store, with what a reader needs to know before opening it.
-
-    `stamps` are those of its files, in the order the store names them; none where it has no files.
-    """
-
-    number: int
-    name: str
-    side: str
-    batch: int
-    reach: int
-    rows: int
-    nbytes: int
-    first: int
-    last: int
-    stamps: tuple[Stamp, ...] = ()
-
-    @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> SegmentEntry:
-        return cls(**{**saved, "stamps": tuple(Stamp(**stamp) for stamp in saved["stamps"])})
+from millstream.plan.nodes import PoolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredUnit:
-    """A unit by the numbers of its segments."""
+    """A unit by the numbers of its segments: the one that probes, from its position, and those it looks up at each
+    step.
+    """
 
     probe: int
-    state: int
+    at: int
+    lookup: tuple[tuple[int, ...], ...]
     lo: int
     hi: int
 
@@ -54,36 +35,28 @@ class HeldEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainManifest:
-    """`numbered` is the last number given to a segment; `taken` counts the rows that ever became state, `expired` those
-    of them that have expired, so the segments hold exactly the difference.
+    """`floors` are the watermarks that pools had when the chain came to read them: of rows that had expired by then
+    it sees none, whether they were still there or not.
     """
 
-    numbered: int = 0
-    taken: int = 0
-    expired: int = 0
-    segments: tuple[SegmentEntry, ...] = ()
+    floors: Mapping[PoolName, int] = field(default_factory=dict)
     ledger: tuple[DeferredUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "numbered": self.numbered,
-            "taken": self.taken,
-            "expired": self.expired,
-            "segments": [asdict(entry) for entry in self.segments],
-            "ledger": [[unit.probe, unit.state, unit.lo, unit.hi] for unit in self.ledger],
+            "floors_us": dict(self.floors),
+            "ledger": [[unit.probe, unit.at, unit.lookup, unit.lo, unit.hi] for unit in self.ledger],
             "held": [asdict(entry) for entry in self.held],
         }
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> ChainManifest:
         return cls(
-            numbered=saved["numbered"],
-            taken=saved["taken"],
-            expired=saved["expired"],
-            segments=tuple(SegmentEntry.from_json(entry) for entry in saved["segments"]),
+            floors=saved["floors_us"],
             ledger=tuple(
-                DeferredUnit(probe=probe, state=state, lo=lo, hi=hi) for probe, state, lo, hi in saved["ledger"]
+                DeferredUnit(probe=probe, at=at, lookup=tuple(map(tuple, lookup)), lo=lo, hi=hi)
+                for probe, at, lookup, lo, hi in saved["ledger"]
             ),
             held=tuple(HeldEntry(**entry) for entry in saved["held"]),
         )

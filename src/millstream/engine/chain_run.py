@@ -1,28 +1,26 @@
-"""A running chain: the state of its two sides, its deferred units, and what a batch does with them."""
+"""A running chain: which segments of its pools it sees, its deferred units, and what a batch does with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import pyarrow as pa
 
 from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.joiner import Joined, Joiner
 from millstream.engine.order_bounds import order_bounds
 from millstream.engine.policy import Policy
+from millstream.engine.pool_run import PoolRun
 from millstream.engine.probe import CHUNK
-from millstream.engine.release import Bounds, sequenced
-from millstream.engine.segment import Segment
-from millstream.engine.segment_log import SegmentLog, StateCounts
+from millstream.engine.release import Bounds
+from millstream.engine.segment import Segment, merge
 from millstream.engine.slice_paths import SlicePaths
 from millstream.engine.statistics import ChainStatistics
-from millstream.engine.store import MemoryStore, Store
 from millstream.engine.units import Ledger, Unit
+from millstream.engine.walker import Walker
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, RIGHT, Chain
+from millstream.plan.nodes import Chain, Pool, PoolName
 
 
 class ChainRun:
@@ -32,79 +30,71 @@ class ChainRun:
         self,
         chain: Chain,
         functions: Mapping[str, Function],
+        pools: Mapping[PoolName, PoolRun],
         *,
         since: Mapping[str, int] | None = None,
-        store: Store | None = None,
-        strict: bool = False,
         hash_bits: int = 64,
         chunk: int = CHUNK,
     ) -> None:
-        self._functions, self._strict = functions, strict
-        self._store = store or MemoryStore()
-        self._hash_bits, self._chunk = hash_bits, chunk
-        self._counts = StateCounts()
-        self._logs = {side: SegmentLog(side, self._store, self._counts) for side in (LEFT, RIGHT)}
-        self._arrived: dict[str, list[Segment]] = {LEFT: [], RIGHT: []}
-        self._settled: tuple[int, int, set[int]] | None = None
+        self._functions, self._hash_bits, self._chunk = functions, hash_bits, chunk
+        self._views: dict[int, Segment | None] = {}
         self.ledger = Ledger()
         self.statistics = ChainStatistics()
         self.paths = SlicePaths(self.statistics, str(chain.signature))
         self.batch = 0
         self.watermark = NEVER
-        self.change(chain, since or {})
+        self.floors = {name: pools[name].watermark for _, name in chain.read_at() if pools[name].watermark > NEVER}
+        self.change(chain, since or {}, pools)
 
-    def change(self, chain: Chain, since: Mapping[str, int]) -> None:
+    def change(self, chain: Chain, since: Mapping[str, int], pools: Mapping[PoolName, PoolRun]) -> None:
         """Switches to another plan of the same signature between batches. No row moves."""
-        self._compiled = CompiledChain(chain, self._functions, since, self._hash_bits)
-        self._joiner = Joiner(self._compiled, self.statistics, self._chunk)
+        self._compiled = CompiledChain(chain, self._functions, since)
+        self._pools = {name: pools[name] for _, name in chain.read_at()}
+        self._joiner: Joiner | Walker = Joiner(self._compiled, self.statistics, self._chunk)
+        if not chain.is_pairwise:
+            self._joiner = self._walker({name: run.pool for name, run in self._pools.items()})
         self.ledger.rewrite(self._compiled.cut)
+
+    def _walker(self, pools: Mapping[PoolName, Pool]) -> Walker:
+        return Walker(
+            self._compiled,
+            self.statistics,
+            self._functions,
+            pools=pools,
+            chunk=self._chunk,
+            hash_bits=self._hash_bits,
+        )
 
     @property
     def chain(self) -> Chain:
         return self._compiled.chain
 
     @property
-    def segments(self) -> Mapping[str, Sequence[Segment]]:
-        """The state of both sides."""
-        return {side: log.segments for side, log in self._logs.items()}
+    def compiled(self) -> CompiledChain:
+        return self._compiled
 
     def since(self) -> dict[str, int]:
         """The first batch whose rows each query may see."""
         return self._compiled.since()
 
-    def arrive(self, rows: Mapping[str, pa.RecordBatch], batch: int) -> None:
-        """Turns rows that are not late into segments; `run_all` joins them, or `defer` makes deferred units of them."""
-        self.batch = batch
-        for side in (LEFT, RIGHT):
-            made: list[Segment] = []
-            if side in rows and rows[side].num_rows:
-                intake, lanes = self._compiled.intake[side], self.chain.lanes(side)
-                made = intake.segments(rows[side], batch, lanes, self._counts.next_number)
-            self.statistics.arrived(side, made)
-            self._counts.taken += sum(map(len, made))
-            self._arrived[side] = made
-
-    def _meet(self, side: str) -> Iterator[tuple[Segment, Sequence[Segment]]]:
-        """Each new segment with the state it probes. Left segments come first and are state for the right ones, so each
-        pair of rows is met exactly once.
-        """
-        arrived, self._arrived[side] = self._arrived[side], []
-        for probe in arrived:
-            yield probe, self._logs[RIGHT if side == LEFT else LEFT].segments
-        self._logs[side].append(arrived)
-
-    def run_all(self) -> Iterator[Joined]:
-        """Joins all deferred units and everything that has just arrived."""
+    def run_deferred(self) -> Iterator[Joined]:
+        """Joins all deferred units."""
         tasks = list(self.ledger.tasks())
         self.ledger.take_all()
         for task in tasks:
             yield from self.execute(list(task.units()))
-        for side in (LEFT, RIGHT):
-            for probe, states in self._meet(side):
-                for piece in self.chain.slices:
-                    yield from self.execute(list(self._compiled.units(probe, states, piece)))
-            if side == LEFT:
-                self._tidy(LEFT, set())  # so that right segments probe fewer segments
+
+    def run_arrived(self, at: int) -> Iterator[Joined]:
+        """Joins what has just arrived at a position."""
+        for probe in self._arrived(at):
+            seen = self._seen_from(at)
+            for piece in self.chain.slices:
+                yield from self.execute(list(self._compiled.units(probe, at, seen, piece)))
+
+    def defer(self, at: int) -> None:
+        """Makes deferred units of what has just arrived at a position."""
+        for probe in self._arrived(at):
+            self.ledger.add(self._compiled.units(probe, at, self._seen_from(at)))
 
     def execute(self, units: Sequence[Unit]) -> Iterator[Joined]:
         """Joins units of one probing segment in one slice."""
@@ -112,27 +102,43 @@ class ChainRun:
             self.statistics.served(joined.queries, joined.rows.num_rows, self.batch)
             yield joined
 
-    def defer(self) -> None:
-        """Makes deferred units of the segments that have just arrived; units name segments as the store holds them."""
-        self.keep()
-        for side in (LEFT, RIGHT):
-            self._arrived[side] = [self._logs[side].kept(segment) for segment in self._arrived[side]]
-            for probe, states in self._meet(side):
-                self.ledger.add(self._compiled.units(probe, states))
-        self.paths.refresh()
+    def _arrived(self, at: int) -> list[Segment]:
+        if at >= len(self.chain.streams):
+            return []
+        return self._visible(self.chain.pools[at], self._pools[self.chain.pools[at]].fresh)
+
+    def _seen_from(self, at: int) -> list[list[Segment]]:
+        """The segments that a stream which arrives at a position sees at each step of its walk."""
+        return [
+            self._visible(step.pool, self._pools[step.pool].seen_from(at, step.position))
+            for step in self.chain.walks[at]
+        ]
+
+    def _visible(self, pool: PoolName, segments: list[Segment]) -> list[Segment]:
+        """The segments without those whose rows came too late for this chain or had expired before it began."""
+        signature, floor = self.chain.signature, self.floors.get(pool, NEVER)
+        if floor == NEVER and not any(one.hidden_from for one in segments):
+            return segments
+        own = [one for one in segments if signature not in one.hidden_from]
+        return [view for one in own if (view := self._view(one, floor)) is not None]
+
+    def _view(self, segment: Segment, floor: int) -> Segment | None:
+        """A segment without the rows that had expired before this chain began: whether they are still there depends on
+        chance.
+        """
+        if segment.first + segment.reach > floor:
+            return segment
+        if segment.number not in self._views:
+            gone = segment.last + segment.reach <= floor
+            self._views[segment.number] = None if gone else merge(segment.number, [segment], floor - segment.reach)
+        return self._views[segment.number]
 
     def settle(self, watermark: int) -> None:
-        """Drops state that nothing needs any more and merges small neighbours."""
+        """Advances the watermark."""
         self.watermark = max(self.watermark, watermark)
-        busy = self.ledger.segments()
-        if self._settled == (self.watermark, self._counts.numbered, busy):
-            return
-        for side in (LEFT, RIGHT):
-            self._tidy(side, busy)
-        self._settled = (self.watermark, self._counts.numbered, busy)
-
-    def _tidy(self, side: str, busy: set[int]) -> None:
-        self._logs[side].tidy(self.watermark, busy, self._compiled.spans)
+        if self._views:
+            there = {one.number for run in self._pools.values() for one in run.segments}
+            self._views = {number: view for number, view in self._views.items() if number in there}
 
     def bounds(self, policy: Policy) -> dict[str, Bounds]:
         """For each query, the least sort key that a future result row can have."""
@@ -144,35 +150,32 @@ class ChainRun:
             releases_early=policy.releases_early,
         )
 
-    def keep(self) -> None:
-        """Hands new segments to the store."""
-        for log in self._logs.values():
-            log.keep()
-
     def saved(self, held: Sequence[HeldEntry] = ()) -> ChainManifest:
         """What a later run needs to resume from here; `held` names the rows held back for order."""
-        self.keep()
         units = [
-            DeferredUnit(probe=one.probe.number, state=one.state.number, lo=one.interval.lo, hi=one.interval.hi)
+            DeferredUnit(
+                probe=one.probe.number,
+                at=one.at,
+                lookup=tuple(tuple(state.number for state in step) for step in one.lookup),
+                lo=one.interval.lo,
+                hi=one.interval.hi,
+            )
             for one in self.ledger.units()
         ]
-        return ChainManifest(
-            numbered=self._counts.numbered,
-            taken=self._counts.taken,
-            expired=self._counts.expired,
-            segments=tuple(entry for log in self._logs.values() for entry in log.saved()),
-            ledger=tuple(units),
-            held=tuple(held),
-        )
+        return ChainManifest(floors=dict(self.floors), ledger=tuple(units), held=tuple(held))
 
-    def restore(self, saved: ChainManifest) -> None:
-        """Resumes from a saved run; its units are cut along the current plan's slices."""
-        self._settled = None
-        counts = self._counts
-        counts.numbered, counts.taken, counts.expired = saved.numbered, saved.taken, saved.expired
-        found = {entry.number: sequenced(self._store.load(entry), strict=self._strict) for entry in saved.segments}
-        for side, log in self._logs.items():
-            log.restore([found[entry.number] for entry in saved.segments if entry.side == side])
-        waiting = [Unit(found[one.probe], found[one.state], Interval(one.lo, one.hi)) for one in saved.ledger]
+    def restore(self, saved: ChainManifest | None) -> None:
+        """Resumes from a saved run, once its pools have; its units are cut along the current plan's slices. A chain
+        that was not saved begins with what its pools hold.
+        """
+        self._views = {}
         self.ledger = Ledger()
-        self.ledger.add(unit for one in waiting for unit in self._compiled.cut(one))
+        if saved is None:
+            self.floors = {name: run.watermark for name, run in self._pools.items() if run.watermark > NEVER}
+            return
+        self.floors = dict(saved.floors)
+        found = {one.number: one for name, run in self._pools.items() for one in self._visible(name, run.segments)}
+        for unit in saved.ledger:
+            lookup = tuple(tuple(found[number] for number in step) for step in unit.lookup)
+            whole = Unit(found[unit.probe], unit.at, lookup, Interval(unit.lo, unit.hi))
+            self.ledger.add(self._compiled.cut(whole))

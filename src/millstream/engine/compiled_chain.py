@@ -1,4 +1,4 @@
-"""A chain's compiled plan: its queries' expressions, how rows become segments, and which units two segments make.
+"""A chain's compiled plan: its queries' expressions, and which units segments make.
 
 It holds no rows. A changed plan is compiled again between batches.
 """
@@ -8,71 +8,90 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from millstream.engine.arrow import Bools, Ints
-from millstream.engine.compaction import SPANS
+from millstream.engine.arrow import Ints
+from millstream.engine.equalities import Equalities, equal_columns
 from millstream.engine.fan_out import FanOut
-from millstream.engine.gathered_rows import GatheredRows
-from millstream.engine.intake import Intake, equal_columns
-from millstream.engine.pairs import Conditions, MemberRun, Pairs, building, wide_columns
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, Source, building
 from millstream.engine.segment import Segment
 from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.engine.units import Unit, needed
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Slice
+from millstream.plan.nodes import LEFT, Chain, Condition, Slice
+
+Hulls = Mapping[tuple[int, int], Interval]
+"""For every two positions i and j, the interval that contains T_j - T_i of all results."""
 
 
 class CompiledChain:
     """`since` is the first batch whose rows a query may see; units of earlier batches never serve it."""
 
-    def __init__(
-        self, chain: Chain, functions: Mapping[str, Function], since: Mapping[str, int], hash_bits: int = 64
-    ) -> None:
+    def __init__(self, chain: Chain, functions: Mapping[str, Function], since: Mapping[str, int]) -> None:
         self.chain = chain
         self.members: dict[str, MemberRun] = {}
         for member in chain.members:
             with building([member.name]):
                 self.members[member.name] = MemberRun(member, functions, since.get(member.name, 0))
-        self.conditions = Conditions(functions, self.members.values())
+        positions = range(len(chain.streams))
+        self.conditions = [Conditions(functions, owners(self.members.values(), [one])) for one in positions]
         with building(self.members):
             self._shared_bounds = find_shared_bounds(chain.members, functions)
-            self.intake = {side: Intake(chain, side, functions, self.conditions, hash_bits) for side in (LEFT, RIGHT)}
-        self._equal = {side: equal_columns(chain, side) for side in (LEFT, RIGHT)}
-        self._wide_keys = wide_columns(expr for key in chain.keys for expr in (key.left, key.right))
+            self._equalities = [Equalities(walk[0].checked, functions, len(positions)) for walk in chain.walks]
+        self.equal = [equal_columns(chain, one) for one in positions]
         self._first_batches = {
             piece.interval: min(self.members[name].since for name in piece.queries) for piece in chain.slices
         }
         self._slice_of: dict[Interval, Slice] = {piece.interval: piece for piece in chain.slices}
         self._fan_outs: dict[tuple[Interval, int, int], FanOut] = {}
+        self._hulls = {piece.interval: _hulls(chain, piece) for piece in chain.slices if not chain.is_pairwise}
         self.youngest = max((member.since for member in self.members.values()), default=0)
         """The first batch whose rows all queries may see."""
-        # Where nothing is routed, shorter segments save nothing.
-        self.spans = SPANS if any(piece.cuts for piece in chain.slices) else 1
+
+    @property
+    def is_routing(self) -> bool:
+        """Whether pairs are routed to queries by cuts inside a slice."""
+        return any(piece.cuts for piece in self.chain.slices)
 
     def since(self) -> dict[str, int]:
         """The first batch whose rows each query may see."""
         return {name: member.since for name, member in self.members.items()}
 
-    def units(self, probe: Segment, states: Iterable[Segment], only: Slice | None = None) -> Iterator[Unit]:
-        """For each state segment, one unit per slice that may have pairs for a query that may see them."""
+    def units(
+        self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], only: Slice | None = None
+    ) -> Iterator[Unit]:
+        """The units of a probing segment with the segments it sees at each step of its walk: one per slice that may
+        have pairs for a query that may see them; of two streams, one per slice and segment.
+        """
         slices = self.chain.slices if only is None else (only,)
-        seen = [piece.interval for piece in slices if self._first_batches[piece.interval] <= probe.batch]
-        for state in states:
-            low, high = needed(probe, state)
-            for interval in seen if low < high else ():
+        intervals = [piece.interval for piece in slices if self._first_batches[piece.interval] <= probe.batch]
+        if not self.chain.is_pairwise:
+            yield from self._walks(probe, at, seen, intervals)
+            return
+        for state in seen[0]:
+            low, high = needed(probe, at, state)
+            for interval in intervals if low < high else ():
                 if interval.lo < high and low < interval.hi:
-                    yield Unit(probe, state, interval)
+                    yield Unit(probe, at, ((state,),), interval)
+
+    def _walks(
+        self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], intervals: Sequence[Interval]
+    ) -> Iterator[Unit]:
+        """Segments out of reach of the probing one are left out; without any at some step there are no results."""
+        for interval in intervals:
+            hulls = self.hulls(interval)
+            lookup = tuple(
+                tuple(state for state in some if _in_reach(probe, state, hulls[at, step.position]))
+                for step, some in zip(self.chain.walks[at], seen, strict=True)
+            )
+            if all(lookup):
+                yield Unit(probe, at, lookup, interval)
 
     def cut(self, unit: Unit) -> Iterator[Unit]:
         """The parts of a unit made by another plan that this plan still needs."""
-        for new in self.units(unit.probe, [unit.state]):
+        for new in self.units(unit.probe, unit.at, unit.lookup):
             lo, hi = max(new.interval.lo, unit.interval.lo), min(new.interval.hi, unit.interval.hi)
             if lo < hi:
-                yield Unit(unit.probe, unit.state, Interval(lo, hi))
+                yield Unit(unit.probe, unit.at, new.lookup, Interval(lo, hi))
 
     def slice_of(self, interval: Interval) -> Slice:
         """The slice in which the interval of a unit lies."""
@@ -82,9 +101,13 @@ class CompiledChain:
             self._slice_of[interval] = known
         return known
 
-    def access(self, side: str) -> str:
-        """How the state of a side is searched."""
-        return self.chain.access.left if side == LEFT else self.chain.access.right
+    def hulls(self, interval: Interval) -> Hulls:
+        """How far apart the rows of a slice's results can be."""
+        return self._hulls[self.slice_of(interval).interval]
+
+    def access(self, position: int) -> str:
+        """How the state at a position is searched."""
+        return self.chain.access.left if position == LEFT else self.chain.access.right
 
     def fan_out(self, piece: Slice, within: Interval, batch: int) -> FanOut:
         """Which queries get which pairs. It is the same for all pairs of a slice between the same cuts, once every
@@ -99,23 +122,41 @@ class CompiledChain:
                 self._fan_outs[between] = known
         return known
 
-    def pairs(self, probe: Segment, state: Segment | GatheredRows, probe_rows: Ints, state_rows: Ints) -> Pairs:
-        """Matched rows whose keys are equal; hash codes may collide, so there the keys themselves are compared."""
-        equal = self._equal[probe.side]
-        met = Pairs(probe, state, probe_rows, state_rows, equal)
-        if probe.side == RIGHT:
-            met = Pairs(state, probe, state_rows, probe_rows, equal)
-        if self.intake[LEFT].exact:
-            return met
-        kept = np.concatenate([self._equal_keys(some) for some in met.cut(self._wide_keys)])
-        return met if kept.all() else met.at(np.flatnonzero(kept))
+    def pairs(self, probe: Segment, at: int, state: Source, probe_rows: Ints, state_rows: Ints) -> Pairs:
+        """Matched rows of two streams whose keys are equal; codes may collide, so there the keys themselves are
+        compared.
+        """
+        if at == LEFT:
+            met = Pairs((probe, state), (probe_rows, state_rows), self.equal[at])
+        else:
+            met = Pairs((state, probe), (state_rows, probe_rows), self.equal[at])
+        return self._equalities[at].kept(met)
 
-    def _equal_keys(self, pairs: Pairs) -> Bools:
-        kept = np.ones(len(pairs), dtype=np.bool_)
-        sides: Sequence[list[pa.Array]] = [self.intake[side].pair_keys(pairs) for side in (LEFT, RIGHT)]
-        for left, right in zip(*sides, strict=True):
-            equal = pc.equal(left, right)
-            if pa.types.is_floating(left.type):
-                equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
-            kept &= np.asarray(equal.to_numpy(zero_copy_only=False), dtype=np.bool_)
-        return kept
+
+def owners(members: Iterable[MemberRun], positions: Iterable[int]) -> dict[Condition, list[str]]:
+    """The selections of queries at these positions, each with the queries that have it."""
+    found: dict[Condition, list[str]] = {}
+    at = list(positions)
+    for member in members:
+        for condition in {member.conditions[position] for position in at}:
+            found.setdefault(condition, []).append(member.name)
+    return found
+
+
+def _hulls(chain: Chain, piece: Slice) -> Hulls:
+    """Within a slice no two rows are farther apart than the slice ends."""
+    members = [member for member in chain.members if member.name in piece.queries]
+    found = {}
+    for i in range(len(chain.streams)):
+        for j in range(len(chain.streams)):
+            if i != j:
+                bounds = [member.bound(i, j) for member in members]
+                low, high = min(bound.lo for bound in bounds), max(bound.hi for bound in bounds)
+                found[i, j] = Interval(max(low, 1 - piece.interval.hi), min(high, piece.interval.hi))
+    return found
+
+
+def _in_reach(probe: Segment, state: Segment, hull: Interval) -> bool:
+    """Whether some rows of a state segment may match some of the probing one."""
+    least, greatest = state.first - probe.last, state.last - probe.first
+    return max(hull.lo, least, 1 - state.reach) <= min(hull.hi - 1, greatest)

@@ -10,20 +10,21 @@ import pyarrow as pa
 
 from millstream.engine.arrow import arrow_schema, conform
 from millstream.engine.backlog import UNBOUNDED, Budget
-from millstream.engine.batch import BatchInput, Results, Sides, StreamRows
+from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
 from millstream.engine.judge import Late
 from millstream.engine.policies import make_policy
+from millstream.engine.pool_run import PoolRun
 from millstream.engine.probe import CHUNK
 from millstream.engine.shard import Shard
-from millstream.engine.store import FileStore, MemoryStore, Store
+from millstream.engine.store import FileStore, MemoryStore
 from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.engine.widths import together
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
 from millstream.model.query import Query
-from millstream.plan.nodes import LEFT, RIGHT, Plan, Signature
+from millstream.plan.nodes import Plan
 
 Sink = Callable[[str, pa.RecordBatch], None]
 
@@ -55,12 +56,10 @@ class Engine:
     ) -> None:
         settings = plan.script.settings
         self._sink = sink
-        self._directory = directory
         self.late: list[Late] = []
         self._batch = 0
         self._sources: dict[str, _Source] = {}
         self._since: dict[str, tuple[Query, int]] = {}
-        self._stores = 0
         self._follow(plan)
 
         self._shard = Shard(
@@ -69,7 +68,7 @@ class Engine:
             policy=make_policy(policy or settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=(order or settings.order) == "strict",
             functions=functions,
-            store=self._store,
+            store=FileStore(Files.at(directory)) if directory else MemoryStore(),
             chunk=chunk,
             hash_bits=hash_bits,
         )
@@ -91,10 +90,6 @@ class Engine:
 
     def _first_batches(self) -> dict[str, int]:
         return {name: first for name, (_, first) in self._since.items()}
-
-    def _store(self, _: Signature) -> Store:
-        self._stores += 1
-        return FileStore(Files.at(self._directory / str(self._stores))) if self._directory else MemoryStore()
 
     def feed(self, rows: Mapping[str, pa.Table], budget: Budget | None = None, now: int = 0) -> None:
         """One batch: rows of any streams, then work until the budget is spent."""
@@ -158,6 +153,9 @@ class Engine:
     def chains(self) -> list[ChainRun]:
         return self._shard.chains()
 
+    def pools(self) -> list[PoolRun]:
+        return self._shard.pools()
+
     def _rows(self, name: str, table: pa.Table) -> StreamRows:
         """The rows of a stream: one batch, unless its columns cannot hold all rows."""
         if name not in self._sources:
@@ -169,12 +167,5 @@ class Engine:
         stream = source.clock.stream
         if not table.schema.equals(source.schema):
             table = conform(stream, table)
-        return StreamRows(stream, together(table.to_batches()), self._sides(name))
-
-    def _sides(self, name: str) -> Sides:
-        return [
-            (chain.signature, side)
-            for chain in self.plan.chains
-            for side, stream in zip((LEFT, RIGHT), chain.streams, strict=True)
-            if stream.name == name
-        ]
+        pools = [pool.name for pool in self.plan.pools if pool.stream.name == name]
+        return StreamRows(stream, together(table.to_batches()), pools)

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
-from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming
+from millstream.engine.pairs import Conditions, MemberRun, Pairs, Wide, blaming
 from millstream.engine.shared_bounds import SharedBound
 from millstream.engine.widths import overflowed
 from millstream.errors import QueryFailed
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, RIGHT
 
 _FEW, _MANY = 6, 32
 Served = tuple[list[str], Pairs, pa.RecordBatch]
@@ -34,8 +33,9 @@ class FanOut:
         self, within: Interval, cuts: Sequence[int], members: Sequence[MemberRun], shared: Mapping[str, SharedBound]
     ) -> None:
         self.cuts = cuts
-        left, right = ({name for member in members for name in member.wide[side]} for side in (0, 1))
-        self.wide = (tuple(left), tuple(right))
+        self.wide: Wide = tuple(
+            tuple({name for names in at for name in names}) for at in zip(*(one.wide for one in members), strict=True)
+        )
         borders = [within.lo, *cuts, within.hi]
         found: dict[SharedBound | None, dict[str, list[_Share]]] = {}
         for member in members:
@@ -69,14 +69,14 @@ class QueryGroup:
     def narrowness(self) -> int:
         return self._marks[0] - self._marks[-1]
 
-    def serve(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+    def serve(self, pairs: Pairs, ends: Sequence[int], conditions: Sequence[Conditions]) -> Iterator[Served]:
         """The rows of each query; `ends` says where each class of pairs ends."""
         try:
             yield from self._in_halves(pairs, ends, conditions)
         except QueryFailed as failure:
             raise QueryFailed(self._failing(pairs, ends, conditions), failure.cause) from failure
 
-    def _in_halves(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+    def _in_halves(self, pairs: Pairs, ends: Sequence[int], conditions: Sequence[Conditions]) -> Iterator[Served]:
         """All pairs at once; in halves where an expression's values exceed what a column can hold."""
         try:
             yield from self._pieces(pairs, ends, conditions)
@@ -90,7 +90,7 @@ class QueryGroup:
             inside = [min(max(end, start), stop) - start for end in ends]
             yield from self._in_halves(pairs.part(start, stop), inside, conditions)
 
-    def _pieces(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> Iterator[Served]:
+    def _pieces(self, pairs: Pairs, ends: Sequence[int], conditions: Sequence[Conditions]) -> Iterator[Served]:
         low = ends[self._marks[0]]
         shared = pairs.stretch(low, ends[self._marks[-1]])
         stops = [ends[mark] - low for mark in self._marks]
@@ -105,7 +105,7 @@ class QueryGroup:
             if served and start < stop:
                 yield served, shared.stretch(start, stop), rows.slice(start, stop - start)
 
-    def _failing(self, pairs: Pairs, ends: Sequence[int], conditions: Conditions) -> list[str]:
+    def _failing(self, pairs: Pairs, ends: Sequence[int], conditions: Sequence[Conditions]) -> list[str]:
         """The queries that fail on their own pairs: a narrow window may not contain the pair that a wide one fails on.
 
         Empty where the failure does not repeat: then no query is to blame, and the batch fails as a whole.
@@ -127,7 +127,7 @@ class PairRouter:
     these are collected until there are `enough` of them.
     """
 
-    def __init__(self, fan_out: FanOut, within: Interval, conditions: Conditions, enough: int = 0) -> None:
+    def __init__(self, fan_out: FanOut, within: Interval, conditions: Sequence[Conditions], enough: int = 0) -> None:
         self._fan_out, self._within, self._conditions, self._enough = fan_out, within, conditions, enough
         self._waiting: dict[SharedBound, list[Pairs]] = {}
 
@@ -162,29 +162,29 @@ class PairRouter:
             return
         ends = [0, len(pairs)]
         if self._fan_out.cuts:
-            order, ends = routed(pairs.differences(), self._fan_out.cuts)
+            order, ends = routed(pairs.on_axis(), self._fan_out.cuts)
             pairs = pairs.at(order)
         for group in groups:
             yield from group.serve(pairs, ends, self._conditions)
 
 
-def routed(differences: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
+def routed(places: Ints, cuts: Sequence[int]) -> tuple[Ints, list[int]]:
     """The order that brings pairs of one class together (classes end at `cuts`), and where each class ends in it."""
     if len(cuts) > _MANY:
-        wide = np.searchsorted(np.array(cuts), differences, side="right").astype(np.uint16)
+        wide = np.searchsorted(np.array(cuts), places, side="right").astype(np.uint16)
         sizes = np.bincount(wide, minlength=len(cuts) + 1)
         return np.argsort(wide, kind="stable"), [0, *np.cumsum(sizes).tolist()]
     # comparing with every cut is faster than a binary search, which mispredicts its branches (bench tricks)
-    above = [differences >= cut for cut in cuts]
+    above = [places >= cut for cut in cuts]
     if len(cuts) < _FEW:
         members = [~above[0], *(one ^ other for one, other in pairwise(above)), above[-1]]
         parts = [mask.nonzero()[0] for mask in members]
         return np.concatenate(parts), [0, *accumulate(map(len, parts))]
-    classes = np.zeros(len(differences), dtype=np.uint8)
+    classes = np.zeros(len(places), dtype=np.uint8)
     for some in above:
         classes += some.view(np.uint8)
-    ends = [len(differences) - int(np.count_nonzero(some)) for some in above]
-    return np.argsort(classes, kind="stable"), [0, *ends, len(differences)]
+    ends = [len(places) - int(np.count_nonzero(some)) for some in above]
+    return np.argsort(classes, kind="stable"), [0, *ends, len(places)]
 
 
 def _joined(parts: Sequence[Pairs]) -> Pairs:
@@ -192,17 +192,15 @@ def _joined(parts: Sequence[Pairs]) -> Pairs:
     some = parts[0]
     if len(parts) == 1:
         return some
-    left_rows, right_rows = (
-        np.concatenate(rows) for rows in zip(*((p.left_rows, p.right_rows) for p in parts), strict=True)
-    )
-    return Pairs(some.left, some.right, left_rows, right_rows, some.equal)
+    rows = tuple(np.concatenate(every) for every in zip(*(part.rows for part in parts), strict=True))
+    return Pairs(some.sources, rows, some.equal)
 
 
 def _passed(bound: SharedBound, pairs: Pairs, within: Interval) -> Pairs:
     """The pairs that pass a shared bound, or all of them where so many pass that the bound saves nothing."""
     inside = pairs
     if not bound.hull.covers(within):
-        apart = pairs.differences()
+        apart = pairs.on_axis()
         inside = pairs.at(np.flatnonzero((apart >= bound.hull.lo) & (apart < bound.hull.hi)))
         if not len(inside):
             return inside
@@ -214,8 +212,8 @@ def _passed(bound: SharedBound, pairs: Pairs, within: Interval) -> Pairs:
     return pairs if len(passing) * 2 > len(pairs) else inside.at(passing)
 
 
-def _kept(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Ints | None:
-    """Which pairs pass the member's selections and residual predicate; None where all do."""
+def _kept(pairs: Pairs, member: MemberRun, conditions: Sequence[Conditions]) -> Ints | None:
+    """Which pairs are in the member's window and pass its selections and residual predicate; None where all do."""
     kept: Ints | None = None
     passed = _selected(pairs, member, conditions)
     if passed is not None and not passed.all():
@@ -227,12 +225,12 @@ def _kept(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Ints | Non
     return positions if kept is None else kept.take(positions)
 
 
-def _selected(pairs: Pairs, member: MemberRun, conditions: Conditions) -> Bools | None:
-    kept: Bools | None = None
-    for segment, rows, side in ((pairs.left, pairs.left_rows, LEFT), (pairs.right, pairs.right_rows, RIGHT)):
-        condition = member.conditions[side]
+def _selected(pairs: Pairs, member: MemberRun, conditions: Sequence[Conditions]) -> Bools | None:
+    kept = member.in_window(pairs)
+    for position, source, rows in pairs.placed():
+        condition = member.conditions[position]
         if condition:
-            passed = conditions.passed(segment, condition)
+            passed = conditions[position].passed(source, condition)
             if passed.all():
                 continue
             mask = passed.take(rows)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Values, as_arrow, taken
+from millstream.engine.keys import Codes
 from millstream.engine.probe import spread
 from millstream.engine.segment import Segment
 from millstream.engine.widths import interleaved
@@ -93,6 +94,14 @@ class GatheredRows:
     @cached_property
     def times(self) -> Ints:
         return self._picked([segment.times for segment in self._segments])
+
+    def numbers(self, name: str) -> Ints:
+        """A column of whole numbers without nulls."""
+        return self._picked([segment.numbers(name) for segment in self._segments])
+
+    def row_keys(self) -> Codes:
+        """The code of each row."""
+        return self._picked([segment.row_keys() for segment in self._segments])
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
         return self._picked([segment.passes(condition, evaluate) for segment in self._segments])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,82 +10,86 @@ import pyarrow.compute as pc
 
 from millstream.engine.arrow import Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_expr
-from millstream.engine.keys import codes, is_exact
-from millstream.engine.pairs import ColumnRef, Conditions, Pairs, blaming
-from millstream.engine.segment import Segment, build
-from millstream.model.expr import Column
+from millstream.engine.keys import Codes, codes
+from millstream.engine.pairs import Conditions, blaming
+from millstream.engine.segment import Lot, Segment, build
 from millstream.model.functions import Function
-from millstream.plan.nodes import LEFT, Chain, Lane
+from millstream.plan.key_classes import KeyPart
+from millstream.plan.nodes import Lane, Pool, Signature
 
 CODE = "\x01code"
-"""Hidden column: a row's key code, where routing has computed it already. No declared column can have a control
-character in its name.
+"""Hidden column: the code by which a row is routed, where that has been computed already. No declared column can have a
+control character in its name.
 """
 
 
-def equal_columns(chain: Chain, probing: str) -> dict[ColumnRef, ColumnRef]:
-    """The state's columns whose values are those of a column of the probing side, because they are the join key."""
-    found: dict[ColumnRef, ColumnRef] = {}
-    for key in chain.keys:
-        left, right = key.left, key.right
-        if isinstance(left, Column) and isinstance(right, Column) and left.type == right.type == key.type:
-            refs = ((left.source, left.name), (right.source, right.name))
-            found.update([refs[::-1] if probing == LEFT else refs])
-    return found if is_exact([arrow_type(key.type) for key in chain.keys]) else {}
-
-
 class Intake:
-    """One side of a chain."""
+    """The rows of one pool. A key that cannot be computed is the failure of its `readers`."""
 
     def __init__(
-        self, chain: Chain, side: str, functions: Mapping[str, Function], conditions: Conditions, hash_bits: int
+        self,
+        pool: Pool,
+        functions: Mapping[str, Function],
+        *,
+        readers: Sequence[str],
+        conditions: Conditions,
+        hash_bits: int,
     ) -> None:
-        self._side = side
-        self._everyone = [member.name for member in chain.members]
-        self._time = (chain.streams[0] if side == LEFT else chain.streams[1]).time
-        self._conditions = conditions
-        self._hash_bits = hash_bits
-        parts = [(key.left if side == LEFT else key.right, arrow_type(key.type)) for key in chain.keys]
-        self._keys = [(compile_expr(expr, functions), kind) for expr, kind in parts]
-        self.exact = is_exact([kind for _, kind in parts])
-
-    def pair_keys(self, pairs: Pairs) -> list[pa.Array]:
-        """This side's keys of matched pairs, in the types both sides are compared as."""
-        return [as_array(compiled(pairs.column), len(pairs), kind) for compiled, kind in self._keys]
-
-    def keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """This side's keys of rows, null where a part of the key is."""
-        with blaming(self._everyone):
-            source = [compiled(lambda column: rows.column(column.name)) for compiled, _ in self._keys]
-            return [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, self._keys, strict=True)]
+        self._pool, self._readers, self._conditions, self._hash_bits = pool, readers, conditions, hash_bits
+        self._by = _compiled(pool.by, functions)
+        self._routed_by = _compiled(pool.spread.key, functions)
 
     def segments(
-        self, rows: pa.RecordBatch, batch: int, lanes: tuple[Lane, ...], number: Callable[[], int]
+        self, rows: pa.RecordBatch, batch: int, hidden_from: frozenset[Signature], number: Callable[[], int]
     ) -> list[Segment]:
-        """Makes segments of rows that are not late, one per lane that has any. Rows with a null key match nothing and
-        are left out.
+        """Makes segments of rows that are in time for all chains but those they are hidden from, one per lane that has
+        any. Rows with a null key match nothing and are left out.
         """
-        keys = self.keys(rows)
+        rows, keys = self._without_nulls(rows, self._by)
+        if rows.num_rows and not self._pool.is_routed and self._routed_by:
+            # Rows that routing cannot have brought together match nothing either.
+            rows, routed_by = self._without_nulls(rows, self._routed_by)
+            if CODE not in rows.schema.names:
+                coded = codes(routed_by, rows.num_rows, self._hash_bits)
+                rows = rows.append_column(CODE, pa.array(coded.view(np.int64)))
+            keys = self._keys(rows, self._by)
+        if not rows.num_rows:
+            return []
+        rows, coded = self._coded(rows, keys)
+        found = []
+        for lane, positions in self._laid_out(rows):
+            some, own = (rows, coded) if positions is None else (rows.take(pa.array(positions)), coded[positions])
+            found.append(build(number(), batch, Lot(lane.reach, hidden_from), some, self._pool.stream.time, own))
+        return found
+
+    def _coded(self, rows: pa.RecordBatch, keys: list[pa.Array]) -> tuple[pa.RecordBatch, Codes]:
+        """The rows and the codes they are found by. The code they are routed by stays with them if it is another."""
+        if not self._pool.is_routed:
+            if not self._routed_by and CODE in rows.schema.names:
+                rows = rows.drop_columns([CODE])
+            return rows, codes(keys, rows.num_rows, self._hash_bits)
+        if CODE not in rows.schema.names:
+            return rows, codes(keys, rows.num_rows, self._hash_bits)
+        coded = np.asarray(rows.column(CODE)).view(np.uint64)
+        return rows.drop_columns([CODE]), coded
+
+    def _keys(self, rows: pa.RecordBatch, compiled: _Compiled) -> list[pa.Array]:
+        with blaming(self._readers):
+            source = [expr(lambda column: rows.column(column.name)) for expr, _ in compiled]
+            return [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, compiled, strict=True)]
+
+    def _without_nulls(self, rows: pa.RecordBatch, compiled: _Compiled) -> tuple[pa.RecordBatch, list[pa.Array]]:
+        keys = self._keys(rows, compiled)
         known = [pc.is_valid(key) for key in keys if key.null_count]
         if known:
             mask = known[0]
             for other in known[1:]:
                 mask = pc.and_(mask, other)
             rows, keys = rows.filter(mask), [key.filter(mask) for key in keys]
-        if not rows.num_rows:
-            return []
-        if CODE in rows.schema.names:
-            coded = np.asarray(rows.column(CODE)).view(np.uint64)
-            rows = rows.drop_columns([CODE])
-        else:
-            coded = codes(keys, rows.num_rows, self._hash_bits)
-        found = []
-        for lane, positions in self._laid_out(rows, lanes):
-            some, own = (rows, coded) if positions is None else (rows.take(pa.array(positions)), coded[positions])
-            found.append(build(number(), self._side, batch, lane.reach, some, self._time, own))
-        return found
+        return rows, keys
 
-    def _laid_out(self, rows: pa.RecordBatch, lanes: tuple[Lane, ...]) -> list[tuple[Lane, Ints | None]]:
+    def _laid_out(self, rows: pa.RecordBatch) -> list[tuple[Lane, Ints | None]]:
+        lanes = self._pool.lanes
         if len(lanes) == 1 and not lanes[0].condition:
             return [(lanes[0], None)]
         found: list[tuple[Lane, Ints | None]] = []
@@ -96,3 +100,10 @@ class Intake:
             if passed.any():
                 found.append((lane, np.flatnonzero(passed)))
         return found
+
+
+_Compiled = list[tuple[Callable[..., object], pa.DataType]]
+
+
+def _compiled(parts: Sequence[KeyPart], functions: Mapping[str, Function]) -> _Compiled:
+    return [(compile_expr(part.expr, functions), arrow_type(part.type)) for part in parts]

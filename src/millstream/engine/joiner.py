@@ -1,4 +1,4 @@
-"""Units to results: probes segments, routes the pairs and makes every query's rows."""
+"""Units of two streams to results: probes segments, routes the pairs and makes every query's rows."""
 
 from __future__ import annotations
 
@@ -45,41 +45,41 @@ class Joiner:
         for unit in units:
             router = self._router([unit], self._chunk)
             for met in self._met(unit):
-                yield from router.serve(self._compiled.pairs(unit.probe, unit.state, *met))
+                yield from router.serve(self._compiled.pairs(unit.probe, unit.at, unit.state, *met))
             yield from router.finish()
 
     def _together(self, units: Sequence[Unit]) -> Iterator[Served] | None:
         """Units of one small probe: their matches are gathered before they are routed. None where one row has too many
         matches, or the state is scanned.
         """
-        if self._compiled.access(units[0].state.side) == "scan":
+        if self._compiled.access(1 - units[0].at) == "scan":
             return None
         found, took = [], []
         for unit in units:
             began = time.perf_counter_ns()
-            found.append(ranges(unit.probe, unit.state, unit.within))
+            found.append(ranges(unit.probe, unit.at, unit.state, unit.within))
             took.append(time.perf_counter_ns() - began)
         met = MatchRanges([unit.state for unit in units], found)
         states = met.stacked(self._chunk)
         if states is None:
             return None
         for unit, pairs, nanoseconds in zip(units, met.of_each(), took, strict=True):
-            self._statistics.done(unit.interval, unit.probe, unit.state, pairs, nanoseconds)
-        router, probe = self._router(units), units[0].probe
+            self._statistics.done(unit.interval, unit.probe, len(unit.state), pairs, nanoseconds)
+        router, probe, at = self._router(units), units[0].probe, units[0].at
         return (
             served
             for state in states
-            for served in router.serve(self._compiled.pairs(probe, state, state.rows, state.positions))
+            for served in router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
         )
 
     def _met(self, unit: Unit) -> Iterator[Matches]:
         """The matches of a unit, timed."""
         began, found = time.perf_counter_ns(), 0
-        access = self._compiled.access(unit.state.side)
-        for some in matches(unit.probe, unit.state, unit.within, access, self._chunk):
+        access = self._compiled.access(1 - unit.at)
+        for some in matches(unit.probe, unit.at, unit.state, unit.within, access, self._chunk):
             found += len(some[0])
             yield some
-        self._statistics.done(unit.interval, unit.probe, unit.state, found, time.perf_counter_ns() - began)
+        self._statistics.done(unit.interval, unit.probe, len(unit.state), found, time.perf_counter_ns() - began)
 
     def _router(self, units: Sequence[Unit], enough: int = 0) -> PairRouter:
         """For the queries that get pairs of these units, all of one probing segment and one slice."""

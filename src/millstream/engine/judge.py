@@ -7,7 +7,7 @@ decides alike, and one of them reports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +89,21 @@ def judged(stream: Stream, rows: pa.RecordBatch, limits: Limits) -> tuple[pa.Rec
     return rows, late
 
 
-def in_time(stream: Stream, rows: pa.RecordBatch, watermark: int) -> pa.RecordBatch:
-    """The rows that are not late for a chain with this watermark."""
+def by_lateness(
+    stream: Stream, rows: pa.RecordBatch, watermarks: Mapping[str, int]
+) -> list[tuple[pa.RecordBatch, frozenset[str]]]:
+    """Rows in parts by the chains for which they are late, without those that are late for all."""
     times = microseconds(rows.column(stream.time))
-    if not len(times) or times.min() >= watermark:
-        return rows
-    return rows.filter(pa.array(times >= watermark))
+    levels = sorted(set(watermarks.values()))
+    if not len(times) or times.min() >= levels[-1]:
+        return [(rows, frozenset())]
+    found = []
+    for level, above in zip(levels, [*levels[1:], FAR + 1], strict=True):
+        chosen = (times >= level) & (times < above)
+        if chosen.any():
+            hidden_from = frozenset(chain for chain, own in watermarks.items() if own > level)
+            found.append((rows.filter(pa.array(chosen)), hidden_from))
+    return found
 
 
 def _levels(watermarks: Iterable[tuple[str, int]]) -> list[tuple[int, tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,44 +14,49 @@ from millstream.engine.arrow import Bools, Ints, arrow_type
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.gathered_rows import GatheredRows
 from millstream.engine.segment import Segment
-from millstream.errors import MillstreamError, QueryFailed
+from millstream.errors import InternalError, MillstreamError, QueryFailed
 from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
-from millstream.plan.nodes import LEFT, RIGHT, Condition, Member
+from millstream.plan.nodes import Condition, Member, in_pool
 
 ColumnRef = tuple[int, str]
-"""A column by its source, 0 or 1, and its name."""
-Wide = tuple[tuple[str, ...], tuple[str, ...]]
-"""Columns of the left and of the right side whose width is not fixed by their types."""
+"""A column by its position in the chain and its name."""
+Wide = tuple[tuple[str, ...], ...]
+"""At each position, the columns whose width is not fixed by their types."""
+Source = Segment | GatheredRows
 
 
-def wide_columns(exprs: Iterable[Expr]) -> Wide:
+def wide_columns(exprs: Iterable[Expr], positions: int) -> Wide:
     """The variable-width columns that expressions use."""
     used = {part for expr in exprs for part in walk(expr) if isinstance(part, Column)}
     refs = sorted({(one.source, one.name) for one in used if widths.is_bulky(arrow_type(one.type))})
-    left, right = (tuple(name for source, name in refs if source == side) for side in (0, 1))
-    return left, right
+    return tuple(tuple(name for source, name in refs if source == position) for position in range(positions))
 
 
 @dataclass(slots=True)
 class Pairs:
-    """Matched rows of a left and a right segment, one of which may be gathered rows.
+    """Matched rows, one of each position: where they are, and their row numbers there. A position that a walk has not
+    come to yet has None.
 
-    `equal` names, for a column, the column of the other side that holds the same values: that of the probing rows,
+    `equal` names, for a column, the column of another position that holds the same values: that of the probing rows,
     which are fewer and in the cache.
     """
 
-    left: Segment | GatheredRows
-    right: Segment | GatheredRows
-    left_rows: Ints
-    right_rows: Ints
+    sources: tuple[Source | None, ...]
+    rows: tuple[Ints | None, ...]
     equal: Mapping[ColumnRef, ColumnRef]
     _gathered: dict[ColumnRef, pa.Array] = field(default_factory=dict)
     _whole: tuple[Pairs, int] | None = None
     """The pairs of which these are a range, and where the range begins."""
 
     def __len__(self) -> int:
-        return len(self.left_rows)
+        return next(len(rows) for rows in self.rows if rows is not None)
+
+    def placed(self) -> Iterator[tuple[int, Source, Ints]]:
+        """The positions that have rows."""
+        for position, (source, rows) in enumerate(zip(self.sources, self.rows, strict=True)):
+            if source is not None and rows is not None:
+                yield position, source, rows
 
     def column(self, column: Column) -> pa.Array:
         ref = (column.source, column.name)
@@ -64,46 +69,60 @@ class Pairs:
         known = self._gathered.get(ref)
         if known is not None:
             return known
-        source, name = ref
+        position, name = ref
         if self._whole is not None:
             whole, start = self._whole
             if ref in whole._gathered or 2 * len(self) >= len(whole):
                 return whole._column(ref).slice(start, len(self))
-        segment, rows = (self.left, self.left_rows) if source == 0 else (self.right, self.right_rows)
-        known = self._gathered[ref] = segment.gather(name, rows)
+        source, rows = self.sources[position], self.rows[position]
+        if source is None or rows is None:
+            raise InternalError(f"a column of position {position} is asked for before its rows are found")
+        known = self._gathered[ref] = source.gather(name, rows)
         return known
 
     def cut(self, wide: Wide) -> Iterator[Pairs]:
         """The same pairs in parts small enough that these columns can be gathered."""
-        if not (wide[0] or wide[1]) or len(self) * self._widest(wide) <= widths.CHUNK_BYTES:
+        if not any(wide) or len(self) * sum(s.widest(wide[p]) for p, s, _ in self.placed()) <= widths.CHUNK_BYTES:
             yield self
             return
-        sizes = self.left.widths(wide[0]).take(self.left_rows) + self.right.widths(wide[1]).take(self.right_rows)
+        sizes = np.zeros(len(self), dtype=np.int64)
+        for position, source, rows in self.placed():
+            sizes += source.widths(wide[position]).take(rows)
         for start, stop in widths.stretches(sizes, widths.CHUNK_BYTES):
             yield self.part(start, stop)
 
-    def _widest(self, wide: Wide) -> int:
-        return self.left.widest(wide[0]) + self.right.widest(wide[1])
-
     def part(self, start: int, stop: int) -> Pairs:
         """A range of pairs, on its own."""
-        return Pairs(self.left, self.right, self.left_rows[start:stop], self.right_rows[start:stop], self.equal)
+        return Pairs(self.sources, self._sliced(start, stop), self.equal)
 
-    def differences(self) -> Ints:
-        apart = self.right.times.take(self.right_rows, mode="clip")
-        apart -= self.left.times.take(self.left_rows, mode="clip")
-        return apart
+    def _sliced(self, start: int, stop: int) -> tuple[Ints | None, ...]:
+        return tuple([None if rows is None else rows[start:stop] for rows in self.rows])
+
+    def times(self) -> list[Ints]:
+        """The times of the rows at each position."""
+        return [source.times.take(rows, mode="clip") for _, source, rows in self.placed()]
+
+    def on_axis(self) -> Ints:
+        """Where the pairs lie on the chain's axis: T_right - T_left of two rows, the span of more."""
+        times = self.times()
+        if len(times) == 2:
+            apart = times[1]
+            apart -= times[0]
+            return apart
+        greatest, least = times[0].copy(), times[0]
+        for some in times[1:]:
+            greatest, least = np.maximum(greatest, some), np.minimum(least, some)
+        return greatest - least
 
     def at(self, positions: Ints) -> Pairs:
-        left_rows, right_rows = (rows.take(positions, mode="clip") for rows in (self.left_rows, self.right_rows))
-        return Pairs(self.left, self.right, left_rows, right_rows, self.equal)
+        rows = tuple([None if some is None else some.take(positions, mode="clip") for some in self.rows])
+        return Pairs(self.sources, rows, self.equal)
 
     def stretch(self, start: int, stop: int) -> Pairs:
         """A view of a range of pairs."""
-        if start == 0 and stop == len(self.left_rows):
+        if start == 0 and stop == len(self):
             return self
-        left_rows, right_rows = self.left_rows[start:stop], self.right_rows[start:stop]
-        return Pairs(self.left, self.right, left_rows, right_rows, self.equal, _whole=(self, start))
+        return Pairs(self.sources, self._sliced(start, stop), self.equal, _whole=(self, start))
 
 
 class MemberRun:
@@ -113,17 +132,28 @@ class MemberRun:
         self.name = member.name
         self.interval = member.interval
         self.since = since
-        self.conditions = {LEFT: member.left, RIGHT: member.right}
+        self.conditions = tuple(frozenset(map(in_pool, condition)) for condition in member.conditions)
+        self.bounds = () if member.has_plain_window else member.bounds
         self._residual = compile_filter(member.residual, functions) if member.residual else None
-        turned: Callable[[int], int] = (lambda source: 1 - source) if member.flipped else (lambda source: source)
-        outputs = [(output.name, moved(output.expr, turned)) for output in member.query.outputs]
+        positions = {source: position for position, source in enumerate(member.order)}
+        outputs = [(output.name, moved(output.expr, positions.__getitem__)) for output in member.query.outputs]
         self.schema = pa.schema([pa.field(name, arrow_type(expr.type)) for name, expr in outputs])
         self._columns = [_column(expr, functions) for _, expr in outputs]
-        self.wide = wide_columns([*(expr for _, expr in outputs), *member.residual])
-        self.takes_all = not (member.left or member.right or member.residual)
+        self.wide = wide_columns([*(expr for _, expr in outputs), *member.residual], len(positions))
+        self.takes_all = not (any(member.conditions) or member.residual or self.bounds)
         # A str, because Python caches its hash.
-        parts = (outputs, sorted(map(repr, member.left)), sorted(map(repr, member.right)), member.residual)
+        parts = (outputs, [sorted(map(repr, some)) for some in self.conditions], member.residual, self.bounds)
         self.group = repr(parts)
+
+    def in_window(self, pairs: Pairs) -> Bools | None:
+        """Which pairs are within all bounds; None where their place on the axis says so already."""
+        kept: Bools | None = None
+        times = pairs.times() if self.bounds else []
+        for bound in self.bounds:
+            apart = times[bound.right] - times[bound.left]
+            passed = (apart >= bound.interval.lo) & (apart < bound.interval.hi)
+            kept = passed if kept is None else kept & passed
+        return kept
 
     def rows(self, pairs: Pairs) -> pa.RecordBatch:
         """The SELECT list over pairs."""
@@ -149,15 +179,12 @@ def _column(expr: Expr, functions: Mapping[str, Function]) -> Callable[[Pairs], 
 
 class Conditions:
     """Selections, compiled once and evaluated for all queries at once: when rows arrive, to find their lanes, and when
-    a segment is first joined, also after a merge. A failing selection is the failure of the queries that have it.
+    a segment is first joined, also after a merge. A failing selection is the failure of its owners, the queries that
+    have it.
     """
 
-    def __init__(self, functions: Mapping[str, Function], members: Iterable[MemberRun]) -> None:
-        self._functions = functions
-        self._owners: dict[Condition, list[str]] = {}
-        for member in members:
-            for condition in set(member.conditions.values()):
-                self._owners.setdefault(condition, []).append(member.name)
+    def __init__(self, functions: Mapping[str, Function], owners: Mapping[Condition, Sequence[str]]) -> None:
+        self._functions, self._owners = functions, owners
         self._compiled: dict[Condition, Callable[[Callable[[Column], pa.Array], int], Bools]] = {}
 
     def passed(self, segment: Segment | GatheredRows, condition: Condition) -> Bools:

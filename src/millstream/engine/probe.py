@@ -32,38 +32,41 @@ def spread(begin: Ints, counts: Ints) -> Ints:
     return numbers
 
 
-def matches(probe: Segment, state: Segment, interval: Interval, access: str, chunk: int = CHUNK) -> Iterator[Matches]:
-    """All pairs with equal codes whose time difference T_right - T_left lies in the interval.
+def matches(
+    probe: Segment, at: int, state: Segment, interval: Interval, access: str, chunk: int = CHUNK
+) -> Iterator[Matches]:
+    """All pairs with equal codes whose time difference T_right - T_left lies in the interval; the probing segment is
+    `at` the left or the right position.
 
     Where each side has one key only, as in a join without an equality, the index finds the rows in the window directly,
     so it serves scans too.
     """
     scanned = access == "scan" and (len(probe.keys) > 1 or len(state.keys) > 1)
-    return _scan(probe, state, interval, chunk) if scanned else _index(probe, state, interval, chunk)
+    return _scan(probe, at, state, interval, chunk) if scanned else _index(probe, at, state, interval, chunk)
 
 
-def differences(probe: Segment, state: Segment) -> tuple[int, int]:
+def differences(probe: Segment, at: int, state: Segment) -> tuple[int, int]:
     """The least and the greatest time difference any pair of these rows can have."""
-    left, right = (probe, state) if probe.side == LEFT else (state, probe)
+    left, right = (probe, state) if at == LEFT else (state, probe)
     return right.first - left.last, right.last - left.first
 
 
-def _state_times(probe: Segment, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
+def _state_times(at: int, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
     """For each probing row, the state times it matches: from the first, up to but not including the second."""
-    if probe.side == LEFT:
+    if at == LEFT:
         return times + interval.lo, times + interval.hi
     return times - interval.hi + 1, times - interval.lo + 1
 
 
-def ranges(probe: Segment, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
+def ranges(probe: Segment, at: int, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
     """For each probing row, where its matching rows in the state begin and end."""
     if 2 * len(probe.keys) > len(probe):  # else each key is looked up once for all its rows (bench tricks)
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))
-    least, greatest = differences(probe, state)
+    least, greatest = differences(probe, at, state)
     if interval.lo > least or interval.hi <= greatest:
-        first, stop = _state_times(probe, interval, probe.times)
+        first, stop = _state_times(at, interval, probe.times)
         if first.max() > state.first:
             begin = state.locate(begin, end, first)
         if stop.min() <= state.last:
@@ -71,15 +74,15 @@ def ranges(probe: Segment, state: Segment, interval: Interval) -> tuple[Ints, In
     return begin, end
 
 
-def _index(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
-    begin, end = ranges(probe, state, interval)
+def _index(probe: Segment, at: int, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+    begin, end = ranges(probe, at, state, interval)
     rows = (end > begin).nonzero()[0]
     if len(rows):
         begin, end = begin.take(rows), end.take(rows)
-        yield from _in_chunks(rows, begin, end - begin, chunk)
+        yield from in_chunks(rows, begin, end - begin, chunk)
 
 
-def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
+def in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Matches]:
     """A bounded number of pairs at a time; a longer range is cut."""
     ends = counts.cumsum()
     start, done, total = 0, 0, int(ends[-1])
@@ -96,9 +99,9 @@ def _in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Ma
         done, start = int(ends[stop - 1]), stop
 
 
-def _scan(probe: Segment, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+def _scan(probe: Segment, at: int, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
     probe_keys, state_keys = probe.row_keys(), state.row_keys()
-    first, stop = _state_times(probe, interval, probe.times)
+    first, stop = _state_times(at, interval, probe.times)
     height = max(1, min(_BLOCK, chunk) // max(len(state), 1))
     width = min(len(state), chunk)
     for top in range(0, len(probe), height):

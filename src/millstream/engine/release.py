@@ -1,7 +1,8 @@
 """Results in order, as the routing step of shared-join releases them.
 
-A row's sort key is (the later of its two times, the batch its probing tuple came in, the age of the match). A query
-gets a row once no future row for it, from deferred units or from tuples that have not arrived, can have a smaller key.
+A row's sort key is (the latest of its times, the batch its probing tuple came in, the age of the match, which is the
+time between its earliest and its latest). A query gets a row once no future row for it, from deferred units or from
+tuples that have not arrived, can have a smaller key.
 So a tuple's wider matches hold back later tuples' rows, and the order of a query's rows does not depend on policy,
 budget, or on which other queries share the chain.
 """
@@ -72,13 +73,10 @@ class OrderedRun:
     @classmethod
     def of(cls, pairs: Pairs, batch: int, rows: pa.RecordBatch) -> OrderedRun:
         """Rows made from these pairs, whose probing tuples arrived in this batch."""
-        left, right = pairs.left.times.take(pairs.left_rows), pairs.right.times.take(pairs.right_rows)
-        arrived = np.full(len(pairs), batch)
-        ties = (
-            np.asarray(pairs.left.gather(SEQUENCE, pairs.left_rows)),
-            np.asarray(pairs.right.gather(SEQUENCE, pairs.right_rows)),
-        )
-        return cls.sorted((np.maximum(left, right), arrived, np.abs(right - left), *ties), rows)
+        times = pairs.times()
+        latest, earliest = np.maximum.reduce(times), np.minimum.reduce(times)
+        ties = [np.asarray(source.gather(SEQUENCE, some)) for _, source, some in pairs.placed()]
+        return cls.sorted((latest, np.full(len(pairs), batch), latest - earliest, *ties), rows)
 
     @classmethod
     def sorted(cls, keys: tuple[Ints, ...], rows: pa.RecordBatch) -> OrderedRun:

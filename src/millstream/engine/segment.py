@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Columns, merged
 from millstream.engine.keys import GROUP_BITS, Codes
-from millstream.plan.nodes import Condition
+from millstream.plan.nodes import Condition, Signature
 
 _GROUPS = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
 _FEW = 8_192
@@ -32,11 +33,10 @@ class Segment:
     """`batch` is when its youngest row arrived; a row is needed until the watermark passes its time plus `reach`.
 
     `times` is the time column, not a copy of it; `first` is the least and `last` the greatest. A small segment keeps
-    the codes of its rows, because it will soon be merged.
+    the codes of its rows, because it will soon be merged. Its rows came too late for the chains it is hidden from.
     """
 
     number: int
-    side: str
     batch: int
     reach: int
     frame: Columns
@@ -46,11 +46,16 @@ class Segment:
     times: Ints
     keys: Codes
     starts: Ints
+    hidden_from: frozenset[Signature] = frozenset()
     _codes: Codes | None = field(default=None, repr=False)
     _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def lot(self) -> Lot:
+        return Lot(self.reach, self.hidden_from)
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
@@ -142,7 +147,12 @@ class Segment:
             np.copyto(found, further, where=later)
         return found
 
+    def numbers(self, name: str) -> Ints:
+        """A column of whole numbers without nulls."""
+        return np.asarray(self.frame.values[name])
+
     def row_keys(self) -> Codes:
+        """The code of each row."""
         return self.keys.repeat(self.counts) if self._codes is None else self._codes
 
 
@@ -150,18 +160,25 @@ def _leading(codes: Codes, bits: int) -> Ints:
     return (codes >> np.uint64(64 - bits)).view(np.int64)
 
 
-def build(number: int, side: str, batch: int, reach: int, rows: pa.RecordBatch, time: str, codes: Codes) -> Segment:
+class Lot(NamedTuple):
+    """Which segments may be merged: rows needed equally long, in time for the same chains."""
+
+    reach: int
+    hidden_from: frozenset[Signature] = frozenset()
+
+
+def build(number: int, batch: int, lot: Lot, rows: pa.RecordBatch, time: str, codes: Codes) -> Segment:
     """Sorts rows into a segment."""
     frame = Columns.of(rows)
     times = frame.values[time]
     in_time = bool((times[1:] >= times[:-1]).all())
     order = _order(codes) if in_time else np.lexsort((times, codes))
     span = (int(times[0]), int(times[-1])) if in_time else (int(times.min()), int(times.max()))
-    return _sorted(number, side, batch, reach, frame.take(order), time, span, codes.take(order))
+    return _sorted(number, batch, lot, frame.take(order), time, span, codes.take(order))
 
 
 def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment:
-    """Merges neighbours of the same lane, oldest first, into one segment, without expired rows."""
+    """Merges neighbours of the same lot, oldest first, into one segment, without expired rows."""
     codes = np.concatenate([part.row_keys() for part in parts])
     first, last = min(part.first for part in parts), max(part.last for part in parts)
     times = np.concatenate([part.times for part in parts])
@@ -177,11 +194,11 @@ def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment
         order = kept.take(order)
     some, newest = parts[0], max(part.batch for part in parts)
     frame = merged([part.frame for part in parts], order)
-    return _sorted(number, some.side, newest, some.reach, frame, some.time, (first, last), codes)
+    return _sorted(number, newest, some.lot, frame, some.time, (first, last), codes)
 
 
 def _sorted(
-    number: int, side: str, batch: int, reach: int, frame: Columns, time: str, span: tuple[int, int], codes: Codes
+    number: int, batch: int, lot: Lot, frame: Columns, time: str, span: tuple[int, int], codes: Codes
 ) -> Segment:
     fresh = np.empty(len(codes) + 1, dtype=np.bool_)
     fresh[0] = fresh[-1] = True
@@ -189,7 +206,7 @@ def _sorted(
     starts = fresh.nonzero()[0]
     kept = codes if len(codes) < _FEW else None
     keys, times = codes.take(starts[:-1]), frame.values[time]
-    return Segment(number, side, batch, reach, frame, time, *span, times, keys, starts, kept)
+    return Segment(number, batch, lot.reach, frame, time, *span, times, keys, starts, lot.hidden_from, kept)
 
 
 def _order(codes: Codes) -> Ints:

@@ -1,4 +1,4 @@
-"""The state of one side of a chain: its segments, oldest first.
+"""The segments of one pool, oldest first.
 
 Arriving rows are appended as new segments. Expired rows are dropped at the front, and small neighbours are merged.
 Segments never change: a merge makes a new one, with a new number.
@@ -6,67 +6,56 @@ Segments never change: a merge makes a new one, with a new number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from millstream.engine import widths
-from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.compaction import run_to_merge
-from millstream.engine.segment import Segment, merge
+from millstream.engine.pool_manifest import SegmentEntry
+from millstream.engine.segment import Lot, Segment, merge
 from millstream.engine.store import Store
 
 _WORTH_TRIMMING = 4_096
 
 
-@dataclass(slots=True)
-class StateCounts:
-    """The last number given to a segment, the rows that ever became state, and those of them that have expired."""
-
-    numbered: int = 0
-    taken: int = 0
-    expired: int = 0
-
-    def next_number(self) -> int:
-        self.numbered += 1
-        return self.numbered
-
-
 class SegmentLog:
-    """`counts` are those of the chain, which both its sides share."""
+    """`next_number` numbers the segments of all pools, so that units of a chain can name those of several."""
 
-    def __init__(self, side: str, store: Store, counts: StateCounts) -> None:
-        self._side, self._store, self._counts = side, store, counts
+    def __init__(self, store: Store, next_number: Callable[[], int]) -> None:
+        self._store, self._next_number = store, next_number
+        self.expired = 0
+        """The rows that have expired so far."""
         self._stored: dict[int, Segment] = {}
         self.segments: list[Segment] = []
 
     def append(self, segments: Iterable[Segment]) -> None:
         self.segments = [*self.segments, *segments]
 
-    def tidy(self, watermark: int, busy: set[int], spans: int) -> None:
+    def tidy(self, watermark: int, busy: Collection[int], spans: int) -> None:
         """Drops expired rows and merges small neighbours; segments that deferred units name stay."""
         before = sum(map(len, self.segments))
         alive = [s for s in self.segments if s.number in busy or s.last + s.reach > watermark]
         self.segments = self._compacted([self._trimmed(one, watermark, busy) for one in alive], watermark, busy, spans)
-        self._counts.expired += before - sum(map(len, self.segments))
+        self.expired += before - sum(map(len, self.segments))
 
-    def _trimmed(self, segment: Segment, watermark: int, busy: set[int]) -> Segment:
+    def _trimmed(self, segment: Segment, watermark: int, busy: Collection[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
         half = (segment.last - segment.first) // 2
         enough = segment.first + (min(half, segment.reach // 4) if segment.reach > 0 else half)
         small = len(segment) < _WORTH_TRIMMING and segment.bulk < widths.CHUNK_BYTES
         if segment.number in busy or small or enough + segment.reach > watermark:
             return segment
-        return merge(self._counts.next_number(), [segment], watermark - segment.reach)
+        return merge(self._next_number(), [segment], watermark - segment.reach)
 
-    def _compacted(self, segments: Sequence[Segment], watermark: int, busy: set[int], spans: int) -> list[Segment]:
-        by_lane: dict[int, list[Segment]] = {}
+    def _compacted(
+        self, segments: Sequence[Segment], watermark: int, busy: Collection[int], spans: int
+    ) -> list[Segment]:
+        by_lot: dict[Lot, list[Segment]] = {}
         for segment in segments:
-            by_lane.setdefault(segment.reach, []).append(segment)
-        for lane in by_lane.values():
-            while (run := run_to_merge(lane, busy, spans)) is not None:
-                expired = watermark - lane[run.start].reach
-                lane[run] = [merge(self._counts.next_number(), lane[run], expired)]
-        merged = [segment for lane in by_lane.values() for segment in lane]
+            by_lot.setdefault(segment.lot, []).append(segment)
+        for lot, some in by_lot.items():
+            while (run := run_to_merge(some, busy, spans)) is not None:
+                some[run] = [merge(self._next_number(), some[run], watermark - lot.reach)]
+        merged = [segment for some in by_lot.values() for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 
     def keep(self) -> None:
@@ -90,13 +79,13 @@ class SegmentLog:
             SegmentEntry(
                 number=one.number,
                 name=self._store.name(one),
-                side=self._side,
                 batch=one.batch,
                 reach=one.reach,
                 rows=len(one),
                 nbytes=one.nbytes,
                 first=one.first,
                 last=one.last,
+                hidden_from=tuple(sorted(one.hidden_from)),
                 stamps=self._store.stamps(one),
             )
             for one in self.segments

@@ -1,4 +1,4 @@
-"""A shard: every chain of a plan for one part of the keys, run batch by batch.
+"""A shard: all pools and chains of a plan for one part of the keys, run batch by batch.
 
 The engine is one shard with its own clocks; on Spark each slot is one. A shard gets batch numbers and watermarks from
 its caller, because only that sees all shards.
@@ -6,27 +6,29 @@ its caller, because only that sees all shards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from millstream.engine.arrivals import arrivals
 from millstream.engine.backlog import UNBOUNDED, Backlog, Budget
 from millstream.engine.batch import BatchInput, BatchOutput, Results
-from millstream.engine.chain_manifest import ChainManifest, HeldEntry
+from millstream.engine.chain_manifest import HeldEntry
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.joiner import Joined
 from millstream.engine.policy import Policy
+from millstream.engine.pool_manifest import PoolManifest
+from millstream.engine.pool_run import Arriving, PoolRun
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import Bounds, OrderedBuffer, OrderedRun
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
-from millstream.plan.nodes import Chain, Plan, Signature
+from millstream.plan.nodes import Chain, Condition, Plan, Pool, PoolName, Signature, in_pool
 
-_Parts = Iterator[Mapping[Signature, Mapping[str, pa.RecordBatch]]]
+_Parts = Iterator[Mapping[PoolName, Arriving]]
 
 
 @dataclass(slots=True)
@@ -46,29 +48,35 @@ class Shard:
         policy: Policy,
         strict: bool,
         functions: Mapping[str, Function] | None = None,
-        store: Callable[[Signature], Store] = lambda _: MemoryStore(),
+        store: Store | None = None,
         chunk: int = CHUNK,
         hash_bits: int = 64,
     ) -> None:
         self._functions = dict(functions or {})
         self._policy, self._strict = policy, strict
         self._backlog = Backlog(policy)
-        self._store, self._chunk, self._hash_bits = store, chunk, hash_bits
+        self._store, self._chunk, self._hash_bits = store or MemoryStore(), chunk, hash_bits
+        self._numbered = 0
+        self._pools: dict[PoolName, PoolRun] = {}
         self._running: dict[Signature, _Running] = {}
         self.change(plan, since)
 
     def change(self, plan: Plan, since: Mapping[str, int]) -> None:
-        """Another plan from the next batch on: chains of the same signature keep their state, new ones begin, others
-        end.
+        """Another plan from the next batch on: pools and chains that stay keep their state, new ones begin, others end.
+        A new chain sees what the pools it reads hold already.
         """
+        pools = {pool.name: self._pools.get(pool.name) or self._new_pool() for pool in plan.pools}
+        gone = [run for name, run in self._pools.items() if name not in pools]
+        for pool in plan.pools:
+            self._use(pools[pool.name], pool, plan.readers(pool.name))
         running = {}
         for chain in plan.chains:
             known = self._running.get(chain.signature)
             if known is None:
-                known = _Running(self._start(chain, since))
+                known = _Running(self._start(chain, since, pools))
             else:
                 before = known.chain.since()
-                known.chain.change(chain, since)
+                known.chain.change(chain, since, pools)
                 after = known.chain.since()
                 # A query replaced by another of its name starts afresh: rows held for the old one are not for the new
                 # one.
@@ -76,18 +84,40 @@ class Shard:
                     name: held for name, held in known.held.items() if name in after and after[name] == before[name]
                 }
             running[chain.signature] = known
-        self._plan, self._running = plan, running
+        for run in gone:
+            run.end()
+        self._plan, self._pools, self._running = plan, pools, running
+        self._stages = max((len(chain.streams) for chain in plan.chains), default=0)
 
-    def _start(self, chain: Chain, since: Mapping[str, int]) -> ChainRun:
-        return ChainRun(
-            chain,
+    def _new_pool(self) -> PoolRun:
+        return PoolRun(self._store, self._next_number)
+
+    def _next_number(self) -> int:
+        self._numbered += 1
+        return self._numbered
+
+    def _use(self, run: PoolRun, pool: Pool, readers: Sequence[Chain]) -> None:
+        """The pool's selections and their owners follow from all chains that read it."""
+        owners: dict[Condition, list[str]] = {}
+        last_position = 0
+        for chain in readers:
+            for position in (position for position, name in chain.read_at() if name == pool.name):
+                last_position = max(last_position, position)
+                for member in chain.members:
+                    condition = frozenset(map(in_pool, member.conditions[position]))
+                    owners.setdefault(condition, []).append(member.name)
+        run.use(
+            pool,
             self._functions,
-            since=since,
-            store=self._store(chain.signature),
-            strict=self._strict,
-            chunk=self._chunk,
+            owners,
+            readers=[member.name for chain in readers for member in chain.members],
+            last_position=last_position,
+            is_routing=any(piece.cuts for chain in readers for piece in chain.slices),
             hash_bits=self._hash_bits,
         )
+
+    def _start(self, chain: Chain, since: Mapping[str, int], pools: Mapping[PoolName, PoolRun]) -> ChainRun:
+        return ChainRun(chain, self._functions, pools, since=since, chunk=self._chunk, hash_bits=self._hash_bits)
 
     def run_batch(self, given: BatchInput) -> BatchOutput:
         """Turns rows that are not late into state and units, then does units until the budget is spent."""
@@ -95,44 +125,78 @@ class Shard:
             signature: max(running.chain.watermark, given.watermarks.get(signature, NEVER))
             for signature, running in self._running.items()
         }
-        taken = arrivals(given, self._plan.chains, watermarks, numbered=self._strict)
+        taken = arrivals(given, self._plan, watermarks, numbered=self._strict)
         return BatchOutput(
-            results=self._results(given.batch, given.budget, watermarks, taken.parts(watermarks), finish=given.finish),
+            results=self._results(given, watermarks, taken.parts(watermarks)),
             rows_in=taken.rows_in,
             late=taken.late,
             greatest=taken.greatest,
         )
 
-    def _results(
-        self, batch: int, budget: Budget, watermarks: Mapping[Signature, int], parts: _Parts, *, finish: bool
-    ) -> Iterator[Results]:
+    def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
+        budget = given.budget
         yield from self.advance(watermarks)
         part = next(parts, {})
         while (following := next(parts, None)) is not None:
             # The budget is for all parts of a batch together.
-            self._arrive(batch, part)
+            self._arrive(given.batch, part)
             yield from self._work(budget if budget == UNBOUNDED else Budget(units=0))
             part = following
-        self._arrive(batch, part)
+        self._arrive(given.batch, part)
         yield from self._work(budget)
-        if finish:
+        if given.finish:
             yield from self._finish()
 
-    def _arrive(self, batch: int, part: Mapping[Signature, Mapping[str, pa.RecordBatch]]) -> None:
-        for signature, running in self._running.items():
-            running.chain.arrive(part.get(signature, {}), batch)
+    def _arrive(self, batch: int, part: Mapping[PoolName, Arriving]) -> None:
+        for running in self._running.values():
+            running.chain.batch = batch
+        for name, pool in self._pools.items():
+            pool.arrive(part.get(name, ()), batch)
 
     def _work(self, budget: Budget) -> Iterator[Results]:
-        found = {running.chain: running for running in self._running.values()}
         if budget == UNBOUNDED:
-            for chain, running in found.items():
-                for joined in chain.run_all():
-                    yield from self._let_through(running, joined)
+            yield from self._run_all()
             return
-        for chain in found:
-            chain.defer()
+        self._defer()
+        found = {running.chain: running for running in self._running.values()}
         for chain, joined in self._backlog.run(list(found), budget):
             yield from self._let_through(found[chain], joined)
+
+    def _run_all(self) -> Iterator[Results]:
+        """Joins all deferred units and everything that has just arrived, position by position."""
+        for running in self._running.values():
+            for joined in running.chain.run_deferred():
+                yield from self._let_through(running, joined)
+        for at in range(self._stages if any(pool.fresh for pool in self._pools.values()) else 0):
+            for pool in self._pools.values():
+                if pool.last_position == at and pool.fresh:
+                    # From here on all see what has arrived; merged, it is fewer segments to probe.
+                    pool.become_state()
+                    pool.tidy(self._watermark(pool), frozenset())
+            for running in self._running.values():
+                for joined in running.chain.run_arrived(at):
+                    yield from self._let_through(running, joined)
+        self._forget_arrived()
+
+    def _defer(self) -> None:
+        """Makes deferred units of what has just arrived."""
+        for pool in self._pools.values():
+            pool.keep_fresh()
+        for at in range(self._stages):
+            for running in self._running.values():
+                running.chain.defer(at)
+        self._forget_arrived()
+        for running in self._running.values():
+            running.chain.paths.refresh()
+
+    def _forget_arrived(self) -> None:
+        for pool in self._pools.values():
+            pool.become_state()
+            pool.fresh = []
+
+    def _watermark(self, pool: PoolRun) -> int:
+        """The least watermark of the chains that read a pool."""
+        return min(self._running[chain.signature].chain.watermark for chain in self._plan.readers(pool.pool.name))
 
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
         """Yields rows at once, or holds them back where the order is strict."""
@@ -147,22 +211,29 @@ class Shard:
         """Advances the watermarks: drops expired state, and releases held rows that no future row can precede."""
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
+        self._tidy()
+        for running in self._running.values():
             bounds = running.chain.bounds(self._policy) if self._strict else {}
             for name, held in running.held.items():
                 yield from _released(name, held, bounds.get(name))
 
+    def _tidy(self) -> None:
+        busy = frozenset().union(*(running.chain.ledger.segments() for running in self._running.values()))
+        for pool in self._pools.values():
+            pool.tidy(self._watermark(pool), busy)
+
     def _finish(self) -> Iterator[Results]:
         """Does all deferred units and releases all held rows: no more rows will come."""
         yield from self._work(UNBOUNDED)
+        self._tidy()
         for running in self._running.values():
-            running.chain.settle(running.chain.watermark)
             for name, held in running.held.items():
                 yield from _released(name, held, None)
 
     def keep(self) -> None:
         """Hands new segments to the store, at the latest when the state is saved."""
-        for running in self._running.values():
-            running.chain.keep()
+        for pool in self._pools.values():
+            pool.keep()
 
     @property
     def deferred(self) -> int:
@@ -188,9 +259,13 @@ class Shard:
     def chains(self) -> list[ChainRun]:
         return [running.chain for running in self._running.values()]
 
-    def saved(self, rows: HeldRows) -> dict[Signature, ChainManifest]:
-        """The manifest of every chain; `rows` is where rows held back for order are stored."""
-        found = {}
+    def pools(self) -> list[PoolRun]:
+        return list(self._pools.values())
+
+    def saved(self, rows: HeldRows) -> ShardManifest:
+        """What a later run needs to resume from here; `rows` is where rows held back for order are stored."""
+        pools = {name: pool.saved() for name, pool in self._pools.items()}
+        chains = {}
         for signature, running in self._running.items():
             since = running.chain.since()
             held = [
@@ -198,18 +273,21 @@ class Shard:
                 for name, held in running.held.items()
                 if len(held)
             ]
-            found[signature] = running.chain.saved(held)
-        return found
+            chains[signature] = running.chain.saved(held)
+        return ShardManifest(numbered=self._numbered, pools=pools, chains=chains)
 
-    def restore(self, saved: Mapping[Signature, ChainManifest], rows: HeldRows) -> None:
-        """Resumes from what was saved; a chain that was not saved begins empty."""
+    def restore(self, saved: ShardManifest, rows: HeldRows) -> None:
+        """Resumes from what was saved; a pool that was not saved begins empty."""
+        self._numbered = saved.numbered
+        for name, pool in self._pools.items():
+            pool.restore(saved.pools.get(name, PoolManifest()), strict=self._strict)
         for signature, running in self._running.items():
-            manifest = saved.get(signature, ChainManifest())
+            manifest = saved.chains.get(signature)
             running.chain.restore(manifest)
             since = running.chain.since()
             running.held = {
                 entry.query: OrderedBuffer.restored(rows.load(entry.name))
-                for entry in manifest.held
+                for entry in (manifest.held if manifest else ())
                 if since.get(entry.query) == entry.since
             }
 

@@ -15,7 +15,7 @@ from millstream.model.interval import Interval
 _DRIFT = 1.5
 _UNTRIED = 1e-3
 """Nanoseconds per probing row and microsecond of width, before anything is measured."""
-_Shape = tuple[str, tuple[Interval, ...]]
+_Shape = tuple[int, tuple[Interval, ...]]
 
 
 def ages(interval: Interval) -> tuple[int, int]:
@@ -32,15 +32,13 @@ class SlicePaths:
     def __init__(self, statistics: ChainStatistics, chain: str) -> None:
         self._statistics, self._chain = statistics, chain
         self._paths: dict[_Shape, Path] = {}
-        self._last: dict[str, tuple[tuple[Interval, ...], Path]] = {}
+        self._last: dict[int, tuple[tuple[Interval, ...], Path]] = {}
         self._used: dict[Interval, float] = {}
         self.drifts = 0
 
     def plans(self) -> Mapping[str, Sequence[Path]]:
-        """The paths for a policy to learn; every side and reach is a query plan of its own."""
-        return {
-            f"{self._chain} {side} {number}": [path] for number, ((side, _), path) in enumerate(self._paths.items())
-        }
+        """The paths for a policy to learn; every position and reach is a query plan of its own."""
+        return {f"{self._chain} {at} {number}": [path] for number, ((at, _), path) in enumerate(self._paths.items())}
 
     def refresh(self) -> None:
         """Called once a batch: clears the cached paths when costs have drifted."""
@@ -51,20 +49,20 @@ class SlicePaths:
                 self.drifts += 1
                 return
 
-    def path(self, side: str, intervals: tuple[Interval, ...], row_bytes: float) -> Path:
-        last = self._last.get(side)
+    def path(self, at: int, intervals: tuple[Interval, ...], row_bytes: float) -> Path:
+        last = self._last.get(at)
         if last is not None and last[0] == intervals:  # mostly the identical intervals, for which no hash is computed
             return last[1]
-        known = self._paths.get((side, intervals))
+        known = self._paths.get((at, intervals))
         if known is None:
-            stages = [self._stage(side, interval, row_bytes) for interval in intervals]
-            known = self._paths[side, intervals] = Path(stages)
-        self._last[side] = (intervals, known)
+            stages = [self._stage(at, interval, row_bytes) for interval in intervals]
+            known = self._paths[at, intervals] = Path(stages)
+        self._last[at] = (intervals, known)
         return known
 
-    def _stage(self, side: str, interval: Interval, size: float) -> Stage:
+    def _stage(self, at: int, interval: Interval, size: float) -> Stage:
         cost = self._used[interval] = self._cost(interval)
-        return Stage(f"{self._chain} {side} {interval}", cost, 1.0, size, size, *ages(interval))
+        return Stage(f"{self._chain} {at} {interval}", cost, 1.0, size, size, *ages(interval))
 
     def _cost(self, interval: Interval) -> float:
         measured = self._statistics.slices.get(interval)

@@ -1,4 +1,4 @@
-"""The measurements of a chain: rows, pairs and time, by slice, group and query."""
+"""The measurements of a chain: rows, pairs and time, by slice and query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from millstream.engine.arrow import Ints
-from millstream.engine.keys import GROUP_BITS
 from millstream.engine.segment import Segment
 from millstream.model.interval import Interval
 
@@ -32,23 +28,17 @@ class Measured:
 
 @dataclass(slots=True)
 class ChainStatistics:
-    """Counts since the chain began. Groups count arriving rows."""
+    """Counts since the chain began."""
 
-    rows: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slices: dict[Interval, Measured] = field(default_factory=lambda: defaultdict(Measured))
     queries: dict[str, Measured] = field(default_factory=lambda: defaultdict(Measured))
-    group_rows: Ints = field(default_factory=lambda: np.zeros(1 << GROUP_BITS, dtype=np.int64))
 
-    def arrived(self, side: str, segments: list[Segment]) -> None:
-        for segment in segments:
-            self.rows[side] += len(segment)
-            self.group_rows += np.diff(segment.group_ranges())
-
-    def done(self, interval: Interval, probe: Segment, state: Segment, pairs: int, nanoseconds: int) -> None:
+    def done(self, interval: Interval, probe: Segment, state: int, pairs: int, nanoseconds: int) -> None:
+        """Counts a unit that looked for matches among so many rows of state."""
         measured = self.slices[interval]
         measured.units += 1
         measured.probes += len(probe)
-        measured.compared += len(probe) * len(state)
+        measured.compared += len(probe) * state
         measured.pairs += pairs
         measured.nanoseconds += nanoseconds
         measured.last_batch = max(measured.last_batch, probe.batch)

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from millstream.engine.chain_manifest import ChainManifest, SegmentEntry
 from millstream.engine.columns import Columns
 from millstream.engine.files import Files, Stamp, stamp_of
+from millstream.engine.pool_manifest import SegmentEntry
 from millstream.engine.segment import Segment
 
 _TIME = b"millstream.time"
@@ -124,7 +124,6 @@ class FileStore:
         frame = Columns.of(rows.replace_schema_metadata(rest or None))
         return Segment(
             known.number,
-            known.side,
             known.batch,
             known.reach,
             frame,
@@ -134,20 +133,13 @@ class FileStore:
             frame.values[time],
             np.asarray(index.column("key")),
             np.append(np.asarray(index.column("start")), rows.num_rows),
+            frozenset(known.hidden_from),
         )
 
 
 def files_of(name: str) -> tuple[str, str]:
     """The names of the files of a segment."""
     return f"{name}.arrow", f"{name}.index.arrow"
-
-
-def chain_files(chain: ChainManifest) -> dict[str, Stamp]:
-    """Every file a saved chain needs, with its stamp."""
-    found = {f"{entry.name}.arrow": stamp_in(entry.name) for entry in chain.held}
-    for entry in chain.segments:
-        found |= dict(zip(files_of(entry.name), entry.stamps, strict=True))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

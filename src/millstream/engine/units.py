@@ -1,16 +1,16 @@
 """Units of work and the ledger.
 
-A unit is a probing segment, a state segment and an interval of the axis (a slice, or what is left of one after the plan
-has changed). The ledger holds the units not yet done; it names segments and copies no rows. A probing segment works
-through its intervals from the nearest to the farthest, so a policy can only choose its next interval.
+A unit is a probing segment, the segments it looks up, and an interval of the axis (a slice, or what is left of one
+after the plan has changed). The ledger holds the units not yet done; it names segments and copies no rows. A probing
+segment works through its intervals from the nearest to the farthest, so a policy can only choose its next interval.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from millstream.engine.probe import differences
 from millstream.engine.segment import Segment
@@ -18,38 +18,48 @@ from millstream.engine.slice_paths import ages
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
 
+Lookup = tuple[tuple[Segment, ...], ...]
+"""The segments that a probing segment looks up, at each step of its walk."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One piece of work; the younger segment probes."""
+    """One piece of work; the younger segment probes, from its position. Two streams meet one segment at a time."""
 
     probe: Segment
-    state: Segment
+    at: int
+    lookup: Lookup
     interval: Interval
 
     @property
+    def state(self) -> Segment:
+        """What is looked up, where that is one segment."""
+        return self.lookup[0][0]
+
+    @property
     def within(self) -> Interval:
-        """The part of the interval in which there can be pairs that a query needs."""
-        low, high = needed(self.probe, self.state)
+        """The part of the interval in which there can be pairs of two segments that a query needs."""
+        low, high = needed(self.probe, self.at, self.state)
         return Interval(max(self.interval.lo, low), min(self.interval.hi, high))
 
 
-def needed(probe: Segment, state: Segment) -> tuple[int, int]:
+def needed(probe: Segment, at: int, state: Segment) -> tuple[int, int]:
     """The range of time differences in which these two can have pairs that a query needs; empty where the first is not
     below the second.
     """
-    least, greatest = differences(probe, state)
-    left, right = (probe, state) if probe.side == LEFT else (state, probe)
+    least, greatest = differences(probe, at, state)
+    left, right = (probe, state) if at == LEFT else (state, probe)
     return max(least, 1 - right.reach), min(greatest + 1, left.reach)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """All units of one probing segment in one interval: what a policy chooses among."""
+    """All units of one probing segment at one position in one interval: what a policy chooses among."""
 
     probe: Segment
+    at: int
     interval: Interval
-    states: tuple[Segment, ...]
+    lookups: tuple[Lookup, ...]
 
     @property
     def near(self) -> int:
@@ -63,25 +73,37 @@ class Task:
 
     @property
     def first(self) -> int:
-        """The earliest time a result row can have: the later of its two rows' times."""
-        return min(max(self.probe.first, state.first) for state in self.states)
+        """The earliest time a result row can have: the latest of its rows' times."""
+        return min(
+            max(self.probe.first, *(min(one.first for one in step) for step in lookup)) for lookup in self.lookups
+        )
 
     def units(self) -> Iterator[Unit]:
-        return (Unit(self.probe, state, self.interval) for state in self.states)
+        return (Unit(self.probe, self.at, lookup, self.interval) for lookup in self.lookups)
 
 
-@dataclass(slots=True, eq=False)
+_Name = tuple[int, int]
+"""A probing segment by its number, and its position. In a stream joined with itself it probes from several."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class ProbeProgress:
     """The progress of a probing segment: its remaining tasks, the next one last, and all its intervals."""
 
     ledger: Ledger
     probe: Segment
+    at: int
     tasks: list[Task]
     whole: tuple[Interval, ...]
     nbytes: int
 
     @property
-    def at(self) -> int:
+    def name(self) -> _Name:
+        return self.probe.number, self.at
+
+    @property
+    def stage(self) -> int:
+        """How many of its intervals are done."""
         return len(self.whole) - len(self.tasks)
 
 
@@ -89,10 +111,10 @@ class Ledger:
     """The deferred units of one chain, by probing segment and interval."""
 
     def __init__(self) -> None:
-        self._progress: dict[int, ProbeProgress] = {}
+        self._progress: dict[_Name, ProbeProgress] = {}
         self._named: Counter[int] = Counter()
-        self._earliest: dict[Interval, list[tuple[int, int, int, int]]] = {}
-        self._changed: set[int] = set()
+        self._earliest: dict[Interval, list[tuple[int, int, _Name, int]]] = {}
+        self._changed: set[_Name] = set()
         self._bytes = 0
         self._units = 0
         self.rewritten = 0
@@ -124,30 +146,32 @@ class Ledger:
                 del self._earliest[interval]
 
     def add(self, units: Iterable[Unit]) -> None:
-        """Adds units; within a task the youngest state comes first."""
-        grouped: dict[tuple[int, Interval], list[Unit]] = {}
+        """Adds units; within a task the youngest lookup comes first."""
+        grouped: dict[tuple[_Name, Interval], list[Unit]] = {}
         for unit in units:
-            grouped.setdefault((unit.probe.number, unit.interval), []).append(unit)
-        changed: dict[int, list[Task]] = {}
-        for (number, interval), some in grouped.items():
-            states = sorted((unit.state for unit in some), key=lambda state: -state.batch)
-            changed.setdefault(number, []).append(Task(some[0].probe, interval, tuple(states)))
-            self._named.update(state.number for state in states)
-            self._units += len(states)
-        noted: Iterable[int] = changed
+            grouped.setdefault(((unit.probe.number, unit.at), unit.interval), []).append(unit)
+        changed: dict[_Name, list[Task]] = {}
+        for (name, interval), some in grouped.items():
+            lookups = sorted((unit.lookup for unit in some), key=_youngest_first)
+            task = Task(probe=some[0].probe, at=name[1], interval=interval, lookups=tuple(lookups))
+            changed.setdefault(name, []).append(task)
+            self._named.update(_numbers(lookups))
+            self._units += len(lookups)
+        noted: Iterable[_Name] = changed
         if not changed.keys().isdisjoint(self._progress):
             self._earliest, noted = {}, {**self._progress, **changed}  # steps are renumbered
         for tasks in changed.values():
-            self._begin(tasks[0].probe, tasks)
-        for number in noted:
-            progress = self._progress[number]
-            for step, task in enumerate(reversed(progress.tasks), start=progress.at):
-                entry = (task.first, progress.probe.batch, number, step)
+            self._begin(tasks)
+        for name in noted:
+            progress = self._progress[name]
+            for step, task in enumerate(reversed(progress.tasks), start=progress.stage):
+                entry = (task.first, progress.probe.batch, name, step)
                 heapq.heappush(self._earliest.setdefault(task.interval, []), entry)
         self._changed |= changed.keys()
 
-    def _begin(self, probe: Segment, tasks: list[Task]) -> None:
-        before = self._progress.get(probe.number)
+    def _begin(self, tasks: list[Task]) -> None:
+        probe, at = tasks[0].probe, tasks[0].at
+        before = self._progress.get((probe.number, at))
         if before is None:
             self._bytes += probe.nbytes
             self.now = max(self.now, probe.batch)
@@ -156,12 +180,14 @@ class Ledger:
             self.rewritten += 1
         tasks.sort(key=lambda task: (task.near, task.far, task.interval.lo))
         whole = tuple(task.interval for task in tasks)
-        self._progress[probe.number] = ProbeProgress(self, probe, tasks[::-1], whole, probe.nbytes)
+        self._progress[probe.number, at] = ProbeProgress(
+            ledger=self, probe=probe, at=at, tasks=tasks[::-1], whole=whole, nbytes=probe.nbytes
+        )
 
-    def _is_open(self, number: int, step: int) -> bool:
+    def _is_open(self, name: _Name, step: int) -> bool:
         """Whether a probing segment has not yet done its task at this step."""
-        progress = self._progress.get(number)
-        return progress is not None and step >= progress.at
+        progress = self._progress.get(name)
+        return progress is not None and step >= progress.stage
 
     def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
         """Replaces every unit by the parts of it that a changed plan still needs."""
@@ -173,25 +199,25 @@ class Ledger:
 
     def fresh(self) -> list[ProbeProgress]:
         """The probing segments added or changed since the last call."""
-        fresh = [self._progress[number] for number in self._changed if number in self._progress]
+        fresh = [self._progress[name] for name in self._changed if name in self._progress]
         self._changed.clear()
         return fresh
 
     def take(self, progress: ProbeProgress) -> Unit:
         """The next unit of a probing segment."""
         task = progress.tasks[-1]
-        state, *others = task.states
-        self._done((state,))
+        lookup, *others = task.lookups
+        self._done((lookup,))
         if others:
-            progress.tasks[-1] = Task(task.probe, task.interval, tuple(others))
+            progress.tasks[-1] = replace(task, lookups=tuple(others))
         else:
             self._go_on(progress)
-        return Unit(task.probe, state, task.interval)
+        return Unit(task.probe, task.at, lookup, task.interval)
 
     def take_task(self, progress: ProbeProgress) -> Task:
-        """The next interval of a probing segment, against all states at once."""
+        """The next interval of a probing segment, with all it looks up at once."""
         task = progress.tasks[-1]
-        self._done(task.states)
+        self._done(task.lookups)
         self._go_on(progress)
         return task
 
@@ -208,13 +234,12 @@ class Ledger:
 
     def segments(self) -> set[int]:
         """Numbers of all segments that a unit still needs."""
-        return self._named.keys() | self._progress.keys()
+        return {*self._named, *(number for number, _ in self._progress)}
 
-    def _done(self, states: tuple[Segment, ...]) -> None:
-        self._units -= len(states)
+    def _done(self, lookups: Sequence[Lookup]) -> None:
+        self._units -= len(lookups)
         named = self._named
-        for state in states:
-            number = state.number
+        for number in _numbers(lookups):
             if named[number] > 1:
                 named[number] -= 1
             else:
@@ -223,5 +248,13 @@ class Ledger:
     def _go_on(self, progress: ProbeProgress) -> None:
         progress.tasks.pop()
         if not progress.tasks:
-            del self._progress[progress.probe.number]
+            del self._progress[progress.name]
             self._bytes -= progress.nbytes
+
+
+def _numbers(lookups: Iterable[Lookup]) -> Iterator[int]:
+    return (one.number for lookup in lookups for step in lookup for one in step)
+
+
+def _youngest_first(lookup: Lookup) -> int:
+    return -max(one.batch for step in lookup for one in step)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.compile import compile_script
 from millstream.engine.keys import codes
 from millstream.engine.probe import matches
-from millstream.engine.segment import Segment, build
+from millstream.engine.segment import Lot, Segment, build
 from millstream.lab.timed import best_of, cpu_seconds
 from millstream.lab.workloads.windows import window_rows, window_script
 from millstream.model.interval import Interval
@@ -24,6 +24,7 @@ from millstream.plan import Calibration, Plan
 from millstream.plan.costs import Costs, RouteByClass, StepCounts
 from millstream.plan.cut_slices import endpoints, slices_at
 from millstream.plan.estimate import estimate
+from millstream.plan.nodes import RIGHT
 
 _RATE, _BATCHES, _SECONDS = 2_000, 12, 60
 """Large batches: below some thousand rows the fixed cost of a batch exceeds that of its rows."""
@@ -94,12 +95,12 @@ def _counted(plan: Plan, router: RouteByClass) -> StepCounts:
 
 def _access() -> tuple[float, float]:
     """The cost per tuple touched through an index, and by a scan."""
-    state, probe, few = _segment("left", 1, 40_000), _segment("right", 2, 40_000), _segment("right", 3, 400)
+    state, probe, few = _segment(1, 40_000), _segment(2, 40_000), _segment(3, 400)
     everything = Interval(-(2**40), 2**40)
-    met = sum(len(rows) for rows, _ in matches(probe, state, everything, "index"))
-    found = _best(lambda: list(matches(probe, state, everything, "index")))
+    met = sum(len(rows) for rows, _ in matches(probe, RIGHT, state, everything, "index"))
+    found = _best(lambda: list(matches(probe, RIGHT, state, everything, "index")))
     keyed = _best(lambda: np.repeat(state.ranges(probe.keys), probe.counts, axis=1))
-    scanned = _best(lambda: list(matches(few, state, everything, "scan"))) / (len(few) * len(state))
+    scanned = _best(lambda: list(matches(few, RIGHT, state, everything, "scan"))) / (len(few) * len(state))
     return max((found - keyed) / met, 0.1), scanned
 
 
@@ -108,12 +109,12 @@ def _filter() -> float:
     return _best(lambda: values > 0.5) / len(values)
 
 
-def _segment(side: str, seed: int, count: int) -> Segment:
+def _segment(seed: int, count: int) -> Segment:
     rng = np.random.default_rng(seed)
     keys = pa.array(rng.integers(0, 8_000, count))
     times = pa.array(np.sort(rng.integers(0, 100_000_000, count))).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(seed, side, seed, 100_000_000, rows, "Ts", codes([keys], count))
+    return build(seed, seed, Lot(100_000_000), rows, "Ts", codes([keys], count))
 
 
 def _best(work: Callable[[], object]) -> float:

@@ -85,6 +85,18 @@ def signed(time: int) -> str:
     return "0" if time == 0 else f"{'+' if time > 0 else ''}{duration.text(time)}"
 
 
+def lower_text(first: int) -> str:
+    """A lower bound in words; strict where that is the rounder number: 'at least 1 min', 'more than 0 s'."""
+    strict = _rounder(first - 1, first)
+    return f"more than {duration.text(first - 1)}" if strict else f"at least {duration.text(first)}"
+
+
+def upper_text(last: int) -> str:
+    """An upper bound in words: 'at most 1 min', 'less than 0 s'."""
+    strict = _rounder(last + 1, last)
+    return f"less than {duration.text(last + 1)}" if strict else f"at most {duration.text(last)}"
+
+
 def cut_text(cut: int) -> str:
     """A cut as `explain` shows it, without the microsecond that makes an end strict or inclusive."""
     return signed(cut - 1) if _rounder(cut - 1, cut) else signed(cut)

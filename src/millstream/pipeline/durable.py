@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files, above, sync_paths
-from millstream.engine.store import chain_files
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.pipeline.manifest import StagedFile
 
 
-def sync_slot(segments: Files, mark: str, chains: Iterable[ChainManifest], begun: Iterable[Future[None]]) -> None:
+def sync_slot(segments: Files, mark: str, state: ShardManifest, begun: Iterable[Future[None]]) -> None:
     """Syncs the files a slot has written in a batch: segments whose names begin with `mark`; waits for syncs that have
     `begun`.
     """
     if segments.is_local:
-        sync_paths(segments.path(name) for chain in chains for name in chain_files(chain) if name.startswith(mark))
+        sync_paths(segments.path(name) for name in state.files() if name.startswith(mark))
     for one in begun:
         one.result()
 

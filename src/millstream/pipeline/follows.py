@@ -6,40 +6,39 @@ so an incomplete report does not add up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.pool_manifest import PoolManifest
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.errors import InternalError
 from millstream.pipeline.manifest import Manifest, SlotManifest
-from millstream.plan.nodes import Signature
+from millstream.plan.nodes import Plan
 
 
-def check_follows(before: Manifest, after: Manifest, chains: Iterable[Signature]) -> None:
+def check_follows(before: Manifest, after: Manifest, plan: Plan) -> None:
     """Refuses a manifest that cannot be the result of a batch on the one before."""
-    running = set(chains)
+    chains, pools = {chain.signature for chain in plan.chains}, {pool.name for pool in plan.pools}
     if after.batch != before.batch + 1 or after.pipeline != before.pipeline:
         raise _broken(after, f"it follows batch {before.batch}")
     if set(after.slots) != set(after.routing):
         raise _broken(after, f"slots {sorted(after.slots)} have reported, of {sorted(set(after.routing))}")
     for number, slot in after.slots.items():
-        if not slot.token or set(slot.chains) != running:
-            raise _broken(after, f"slot {number} has told of {len(slot.chains)} chains, of {len(running)}")
-        known = before.slots.get(number, SlotManifest("", {}))
-        for signature, chain in slot.chains.items():
-            wrong = _wrong(known.chains.get(signature, ChainManifest()), chain, after.batch)
-            if wrong:
-                raise _broken(after, f"slot {number}, chain {signature}: {wrong}")
+        told, known = slot.shard, before.slots.get(number, SlotManifest("", ShardManifest())).shard
+        if not slot.token or set(told.chains) != chains:
+            raise _broken(after, f"slot {number} has told of {len(told.chains)} chains, of {len(chains)}")
+        if set(told.pools) != pools:
+            raise _broken(after, f"slot {number} has told of {len(told.pools)} pools, of {len(pools)}")
+        wrong = _wrong(known, told, after.batch)
+        if wrong:
+            raise _broken(after, f"slot {number}: {wrong}")
 
 
-def _wrong(before: ChainManifest, after: ChainManifest, batch: int) -> str:
-    """Why a chain cannot follow from its state before; empty where it can."""
-    counts = {"segments": "numbered", "rows taken in": "taken", "rows expired": "expired"}
-    for what, name in counts.items():
-        if getattr(after, name) < getattr(before, name):
-            return f"{what} were {getattr(before, name):,} and are {getattr(after, name):,}"
-    rows = sum(entry.rows for entry in after.segments)
-    if rows != after.taken - after.expired:
-        return f"its segments hold {rows:,} rows, of {after.taken:,} taken in and {after.expired:,} expired"
+def _wrong(before: ShardManifest, after: ShardManifest, batch: int) -> str:
+    """Why a shard cannot follow from its state before; empty where it can."""
+    if after.numbered < before.numbered:
+        return f"segments were {before.numbered:,} and are {after.numbered:,}"
+    for name, pool in after.pools.items():
+        wrong = _wrong_pool(before.pools.get(name, PoolManifest()), pool)
+        if wrong:
+            return f"pool {name}: {wrong}"
     known = {entry.number for entry in before.segments}
     for entry in after.segments:
         if entry.batch > batch or entry.number > after.numbered:
@@ -47,8 +46,19 @@ def _wrong(before: ChainManifest, after: ChainManifest, batch: int) -> str:
         if entry.number <= before.numbered and entry.number not in known:
             return f"segment {entry.name} was gone"
     numbers = {entry.number for entry in after.segments}
-    if any(unit.probe not in numbers or unit.state not in numbers for unit in after.ledger):
+    units = [unit for chain in after.chains.values() for unit in chain.ledger]
+    if any(not numbers.issuperset((unit.probe, *(one for step in unit.lookup for one in step))) for unit in units):
         return "work waits for segments that are gone"
+    return ""
+
+
+def _wrong_pool(before: PoolManifest, after: PoolManifest) -> str:
+    for what, name in {"rows taken in": "taken", "rows expired": "expired"}.items():
+        if getattr(after, name) < getattr(before, name):
+            return f"{what} were {getattr(before, name):,} and are {getattr(after, name):,}"
+    rows = sum(entry.rows for entry in after.segments)
+    if rows != after.taken - after.expired:
+        return f"its segments hold {rows:,} rows, of {after.taken:,} taken in and {after.expired:,} expired"
     return ""
 
 

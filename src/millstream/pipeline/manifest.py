@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import DamagedFileError, Files, Stamp, damaged
-from millstream.engine.store import chain_files
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.errors import ScriptError, Where
 from millstream.pipeline.sealed import read_sealed, sealed
-from millstream.plan.nodes import Signature
+from millstream.plan.nodes import PoolName, Signature
 
-VERSION = 2
+VERSION = 3
 KEPT = 3
 _PUBLISHED = "published"
 _NAME = re.compile(r"(\d{12,})\.json")
@@ -56,10 +55,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SlotManifest:
-    """A slot's chains, and a token that identifies this state of them."""
+    """A slot's shard, and a token that identifies this state of it."""
 
     token: str
-    chains: Mapping[Signature, ChainManifest]
+    shard: ShardManifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +67,9 @@ class Manifest:
 
     `spark_batch` is the last of Spark's batches that is committed, `statements` how many registry entries are in force.
 
-    `greatest` is the greatest event time of each stream, `watermarks` the watermark of each chain, `codings` how its
-    keys are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held rows.
+    `greatest` is the greatest event time of each stream, `watermarks` the watermark of each chain, `codings` how the
+    keys of each pool are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held
+    rows.
 
     `registry` is a checksum of the statements in force. `offsets` is Spark's record of where `spark_batch` ends, and
     `sources` the checksums of its logs of files read: without them rows would be lost or come twice.
@@ -82,7 +82,7 @@ class Manifest:
     routing: tuple[int, ...] = ()
     greatest: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[Signature, int] = field(default_factory=dict)
-    codings: Mapping[Signature, str] = field(default_factory=dict)
+    codings: Mapping[PoolName, str] = field(default_factory=dict)
     slots: Mapping[int, SlotManifest] = field(default_factory=dict)
     outputs: tuple[StagedFile, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
@@ -93,12 +93,11 @@ class Manifest:
     @property
     def deferred(self) -> int:
         """The number of deferred units."""
-        return sum(len(chain.ledger) for slot in self.slots.values() for chain in slot.chains.values())
+        return sum(slot.shard.deferred for slot in self.slots.values())
 
     def segment_files(self) -> dict[str, Stamp]:
         """Every file in `segments/` that this batch needs, with its stamp."""
-        chains = (chain for slot in self.slots.values() for chain in slot.chains.values())
-        return {name: stamp for chain in chains for name, stamp in chain_files(chain).items()}
+        return {name: stamp for slot in self.slots.values() for name, stamp in slot.shard.files().items()}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -140,13 +139,11 @@ class Manifest:
 
 
 def _slot_to_json(slot: SlotManifest) -> dict[str, Any]:
-    chains = [{"signature": key, **chain.to_json()} for key, chain in slot.chains.items()]
-    return {"token": slot.token, "chains": chains}
+    return {"token": slot.token, **slot.shard.to_json()}
 
 
 def _slot_from_json(saved: dict[str, Any]) -> SlotManifest:
-    chains = {chain["signature"]: ChainManifest.from_json(chain) for chain in saved["chains"]}
-    return SlotManifest(saved["token"], chains)
+    return SlotManifest(saved["token"], ShardManifest.from_json(saved))
 
 
 def commit(files: Files, manifest: Manifest, *, sync: bool = True) -> None:

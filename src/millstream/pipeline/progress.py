@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT
+from millstream.plan.nodes import RIGHT
 
 if TYPE_CHECKING:
     from millstream.pipeline.step import CommittedBatch
@@ -68,8 +68,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
     split["commit"] = done.published - done.worked
-    chains = [chain for report in done.reports for chain in report.chains.values()]
-    segments = [entry for chain in chains for entry in chain.segments]
+    segments = [entry for report in done.reports for entry in report.state.segments]
     return BatchProgress(
         batch=done.manifest.batch,
         rows_in=_sums(report.rows_in for report in done.reports),
@@ -116,23 +115,24 @@ def _quantiles(waits: list[tuple[float, int]]) -> Response:
 
 
 def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
-    """For each chain, the state rows by slice, with both sides on one axis."""
+    """For each chain, the state rows by slice, with all positions on one axis."""
     found = {}
     for number, chain in enumerate(done.plan.chains, 1):
         entries = [
-            entry
+            (position, entry)
             for report in done.reports
-            if chain.signature in report.chains
-            for entry in report.chains[chain.signature].segments
+            for position, pool in enumerate(chain.pools)
+            for entry in report.state.pools[pool].segments
+            if chain.signature not in entry.hidden_from
         ]
-        newest = max((entry.last for entry in entries), default=0)
+        newest = max((entry.last for _, entry in entries), default=0)
         slices = []
         for piece in chain.slices:
             lo, hi = piece.interval.lo, piece.interval.hi
             rows = 0.0
-            for entry in entries:
-                # A left row of age a waits for differences of a, a right row for -a.
-                near, far = (lo, hi) if entry.side == LEFT else (1 - hi, 1 - lo)
+            for position, entry in entries:
+                # A left row of age a waits for differences of a, a right row for -a; of more streams, for a span of a.
+                near, far = (1 - hi, 1 - lo) if chain.is_pairwise and position == RIGHT else (lo, hi)
                 oldest, youngest = newest - far + 1, newest - max(near, 0)
                 rows += entry.rows * _share(entry.first, entry.last, oldest, youngest)
             slices.append(SliceState(piece.interval, round(rows)))

@@ -2,8 +2,9 @@
 
 A row's key becomes a 64-bit code: Spark's xxhash64 of the key's values, integers of any width as BIGINT. It depends on
 the key alone, so a change of queries does not change codes. The leading bits of the code are its partition group, and a
-table says which slot serves a group. A stream that several chains join by different keys is read once and sent once per
-key: a route is one stream by one key. Where a key is an expression the engine computes its values first.
+table says which slot serves a group. A stream that several pools spread by different keys is read once and sent once
+per key: a route is one stream by one key. Rows of a stream without the key that spreads a chain's other streams go to
+every slot. Where a key is an expression the engine computes its values first.
 """
 
 from __future__ import annotations
@@ -24,60 +25,44 @@ from millstream.engine.keys import GROUP_BITS
 from millstream.engine.pairs import blaming, building
 from millstream.errors import QueryFailed, ScriptError, Where
 from millstream.model.expr import Column as ColumnExpr
-from millstream.model.expr import Expr, moved, structure
 from millstream.model.functions import Function
-from millstream.model.types import BIGINT, DataType
 from millstream.pipeline.layout import BAD, STREAM, Layout
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Plan, Signature
+from millstream.plan.key_classes import KeyPart
+from millstream.plan.nodes import Plan, PoolName, Spread
 
 ROUTE, CODE, SLOT, UNKEYED = "route", "code", "slot", "unkeyed"
 GROUPS = 1 << GROUP_BITS
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a key: an expression over its stream, as source 0, and the type it is coded as."""
-
-    expr: Expr
-    type: DataType
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether the engine must compute its values before Spark can code them."""
-        return not isinstance(self.expr, ColumnExpr)
-
-    @property
-    def name(self) -> str:
-        """The name of a computed part; the same for all routes that have it."""
-        return json.dumps([structure(self.expr), str(self.type)])
-
-
-@dataclass(frozen=True, slots=True)
 class Route:
-    """A stream by one key. Without a join key all rows of a chain must meet in one slot, so the chain serves as the
-    key.
-    """
+    """A stream, spread over the slots in one way."""
 
     stream: int
-    key: tuple[Part, ...]
-    chain: Signature = ""
+    spread: Spread
+
+    @property
+    def key(self) -> tuple[KeyPart, ...]:
+        return self.spread.key
 
     @property
     def coding(self) -> str:
         """How codes are computed from keys; recorded in the manifest, since state is found by code."""
+        if self.spread.everywhere:
+            return "everywhere"
         return f"xxhash64({', '.join(str(part.type) for part in self.key) or 'chain'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """The routes of a plan, and for each chain and side the route of its rows.
+    """The routes of a plan, and for each pool the route of its rows.
 
     `counting` has one route of every stream: rows are counted, and late rows reported, on that route only.
     """
 
     layout: Layout
     routes: tuple[Route, ...]
-    ways: Mapping[tuple[Signature, str], int]
+    ways: Mapping[PoolName, int]
     counting: frozenset[int]
 
     @classmethod
@@ -86,31 +71,26 @@ class Routing:
         numbers = {stream.name: number for number, stream in enumerate(layout.streams)}
         routes: dict[Route, int] = {}
         ways = {}
-        for chain in plan.chains:
-            for side, stream in zip((LEFT, RIGHT), chain.streams, strict=True):
-                route = _route(chain, side, numbers[stream.name])
-                ways[chain.signature, side] = routes.setdefault(route, len(routes))
+        for pool in plan.pools:
+            route = Route(numbers[pool.stream.name], pool.spread)
+            ways[pool.name] = routes.setdefault(route, len(routes))
         first: dict[int, int] = {}
         for route, number in routes.items():
             first.setdefault(route.stream, number)
         return cls(layout=layout, routes=tuple(routes), ways=ways, counting=frozenset(first.values()))
 
-    def codings(self) -> dict[Signature, str]:
-        return {signature: self.routes[number].coding for (signature, _), number in self.ways.items()}
+    def codings(self) -> dict[PoolName, str]:
+        return {pool: self.routes[number].coding for pool, number in self.ways.items()}
+
+    def counts(self, route: int, slot: int) -> bool:
+        """Whether a slot counts the rows of a route: those that go to every slot are counted in the first."""
+        return route in self.counting and (slot == 0 or not self.routes[route].spread.everywhere)
 
 
-def _route(chain: Chain, side: str, stream: int) -> Route:
-    parts = [
-        Part(moved(key.left if side == LEFT else key.right, lambda _: 0), BIGINT if key.type.is_integer else key.type)
-        for key in chain.keys
-    ]
-    return Route(stream, tuple(parts), "" if parts else chain.signature)
-
-
-def check_codings(before: Mapping[Signature, str], after: Mapping[Signature, str], place: str) -> None:
+def check_codings(before: Mapping[PoolName, str], after: Mapping[PoolName, str], place: str) -> None:
     """Refuses routes that would code new rows differently from the state they join."""
-    for signature, coding in after.items():
-        known = before.get(signature, coding)
+    for pool, coding in after.items():
+        known = before.get(pool, coding)
         if known != coding:
             raise ScriptError(
                 f"keys in the state are coded as {known}",
@@ -134,8 +114,8 @@ class Router:
         self._filter = sf.col(STREAM).isin(*used) if len(used) < len(layout.streams) else None
         self._ways: list[Column] = []
         route, code = sf.col(ROUTE), sf.col(CODE)
-        if len(used) < len(routes):
-            self._ways = [*kept, sf.inline(self._several_ways(routing)).alias(ROUTE, CODE)]
+        if len(used) < len(routes) or any(one.spread.everywhere for one in routes):
+            self._ways = [*kept, sf.inline(self._several_ways(routing, table)).alias(ROUTE, CODE)]
         else:
             route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routes)])
             code = _cases([(route.stream, self._code(layout, route)) for route in routes])
@@ -153,12 +133,17 @@ class Router:
             rows = rows.select(*self._ways)
         return rows.select(*self._columns)
 
-    def _several_ways(self, routing: Routing) -> Column:
-        """For each row an array of its routes, with its code on each."""
+    def _several_ways(self, routing: Routing, table: Sequence[int]) -> Column:
+        """For each row an array of its routes, with its code on each. A row that goes everywhere has a code of each
+        slot.
+        """
         by_stream: dict[int, list[Column]] = {}
         for number, route in enumerate(routing.routes):
-            way = sf.struct(sf.lit(number).alias("r"), self._code(routing.layout, route).alias("c"))
-            by_stream.setdefault(route.stream, []).append(way)
+            codes = [self._code(routing.layout, route)]
+            if route.spread.everywhere:
+                codes = [sf.lit(_code_of_group(table.index(slot))) for slot in sorted(set(table))]
+            ways = [sf.struct(sf.lit(number).alias("r"), code.alias("c")) for code in codes]
+            by_stream.setdefault(route.stream, []).extend(ways)
         return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
 
     def _code(self, layout: Layout, route: Route) -> Column:
@@ -167,7 +152,7 @@ class Router:
         engine does not compare them again.
         """
         if not route.key:
-            return sf.xxhash64(sf.lit(route.chain))
+            return sf.xxhash64(sf.lit(route.spread.chain))
         values = []
         for part in route.key:
             if isinstance(part.expr, ColumnExpr):
@@ -175,6 +160,12 @@ class Router:
             else:
                 values.append(sf.col(self._computing.column(route.stream, part)))
         return sf.xxhash64(*values)
+
+
+def _code_of_group(group: int) -> int:
+    """A code of a partition group, as Spark's BIGINT."""
+    code = group << (64 - GROUP_BITS)
+    return code - (1 << 64) if code >= 1 << 63 else code
 
 
 def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:
@@ -198,7 +189,7 @@ class _Computing:
         found = [(route.stream, part) for route in routing.routes for part in route.key if part.is_computed]
         self.parts = tuple(dict.fromkeys(found))
 
-    def column(self, stream: int, part: Part) -> str:
+    def column(self, stream: int, part: KeyPart) -> str:
         return f"key{self.parts.index((stream, part))}"
 
     @property
@@ -225,7 +216,7 @@ class _Computing:
             unkeyed = pa.array(failed, pa.string())
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns, unkeyed], names=names)
 
-    def _values(self, part: Part, rows: pa.RecordBatch) -> pa.Array:
+    def _values(self, part: KeyPart, rows: pa.RecordBatch) -> pa.Array:
         """Only the slot knows which queries have the key, so no query is blamed here."""
         with building(()):
             compiled = compile_expr(part.expr, self._functions)
@@ -233,7 +224,7 @@ class _Computing:
             return as_array(compiled(lambda column: rows.column(column.name)), rows.num_rows, arrow_type(part.type))
 
 
-def _with(before: np.ndarray, part: Part, cause: str) -> str:
+def _with(before: np.ndarray, part: KeyPart, cause: str) -> str:
     known = json.loads(before[0]) if len(before) and before[0] else {}
     return json.dumps({**known, part.name: cause})
 

@@ -1,7 +1,7 @@
 """One slot in a Python worker of Spark: its rows of a batch in, a small report out.
 
 A worker caches the shards it has run, so that a slot that stays with it continues from memory. A cached shard whose
-token differs from the manifest's has missed a batch and is restored from the saved chains, whose files are
+token differs from the manifest's has missed a batch and is restored from the saved pools, whose files are
 memory-mapped.
 """
 
@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from millstream.engine.backlog import Budget
 from millstream.engine.batch import BatchInput, Results, StreamRows
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files
 from millstream.engine.intake import CODE as HIDDEN_CODE
 from millstream.engine.judge import UNREAD
 from millstream.engine.policies import make_policy
 from millstream.engine.shard import Shard
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import HeldFiles
 from millstream.engine.widths import together
 from millstream.errors import QueryFailed
@@ -35,8 +35,8 @@ from millstream.pipeline.layout import BAD
 from millstream.pipeline.manifest import SlotManifest, StagedFile
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
-from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
-from millstream.pipeline.slot_store import SlotStores
+from millstream.pipeline.routing import CODE, GROUPS, ROUTE, Routing, unkeyed
+from millstream.pipeline.slot_store import SlotStore
 from millstream.plan.nodes import Plan, Signature
 
 _MOST = 64
@@ -81,7 +81,7 @@ class SlotReport:
 
     slot: int
     token: str
-    chains: Mapping[Signature, ChainManifest] = field(default_factory=dict)
+    state: ShardManifest = field(default_factory=ShardManifest)
     outputs: tuple[StagedFile, ...] = ()
     greatest: Mapping[str, int] = field(default_factory=dict)
     rows_in: Mapping[str, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Cached:
     token: str
     version: str
     shard: Shard
-    stores: SlotStores
+    store: SlotStore
 
 
 _PLANS: dict[str, SlotPlan] = {}
@@ -138,11 +138,11 @@ def _run(
     sync, prefix = settings.sync == "on", f"{request.batch:08}-{slot:03}-{token}-"
     files = Files.at(request.location).below("segments")
     held = HeldFiles(files, prefix)
-    rows = list(_read(plan, batches))
+    rows = list(_read(plan, slot, batches))
     clock.lap("read")
     cached = _brought_up(request, slot, plan, cached, held)
     shard = cached.shard
-    cached.stores.begin(prefix)
+    cached.store.prefix = prefix
     clock.lap("restore")
     given = BatchInput(
         batch=request.batch,
@@ -160,17 +160,17 @@ def _run(
     for part in output.late:
         writer.write([Target(part.stream, f"{plan.late}/{part.stream}")], late.told(part))
     outputs = writer.close()
-    chains = shard.saved(held)
+    state = shard.saved(held)
     if sync:
-        sync_slot(files, prefix, chains.values(), writer.syncing)
-    cached.stores.forget_all_but(chains)
+        sync_slot(files, prefix, state, writer.syncing)
+    cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
     cached.token = token
-    groups = sum((run.statistics.group_rows for run in shard.chains()), np.zeros(64, dtype=np.int64))
+    groups = sum((pool.group_rows for pool in shard.pools()), np.zeros(GROUPS, dtype=np.int64))
     report = SlotReport(
         slot=slot,
         token=token,
-        chains=chains,
+        state=state,
         outputs=tuple(outputs),
         greatest=output.greatest,
         rows_in=output.rows_in,
@@ -198,21 +198,21 @@ def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cache
     """The slot's shard as the last committed batch left it, with the current plan."""
     state = request.states.get(slot)
     if cached is None:
-        stores, settings = SlotStores(held.files), plan.plan.script.settings
+        store, settings = SlotStore(held.files), plan.plan.script.settings
         shard = Shard(
             plan.plan,
             since=plan.since,
             policy=make_policy(settings.policy, settings.fairness, settings.queue_memory * 1e6),
             strict=settings.order == "strict",
             functions=plan.functions,
-            store=stores.of,
+            store=store,
         )
-        cached = _Cached(token="", version=plan.version, shard=shard, stores=stores)
+        cached = _Cached(token="", version=plan.version, shard=shard, store=store)
     elif cached.version != plan.version:
         cached.shard.change(plan.plan, plan.since)
         cached.version = plan.version
     if cached.token != (state.token if state else ""):
-        cached.shard.restore(state.chains if state else {}, held)
+        cached.shard.restore(state.shard if state else ShardManifest(), held)
     return cached
 
 
@@ -232,7 +232,7 @@ def _write(
     return served
 
 
-def _read(plan: SlotPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[StreamRows]:
+def _read(plan: SlotPlan, slot: int, batches: Iterable[pa.RecordBatch]) -> Iterator[StreamRows]:
     """A slot's rows of a batch, route by route."""
     routing = plan.routing
     parts: dict[int, list[pa.RecordBatch]] = {}
@@ -247,9 +247,9 @@ def _read(plan: SlotPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[StreamR
             parts.setdefault(number, []).append(own)
     for number, own in parts.items():
         stream = routing.layout.streams[routing.routes[number].stream]
-        sides = [way for way, route in routing.ways.items() if route == number]
+        pools = [pool for pool, route in routing.ways.items() if route == number]
         whole = [_columns(plan, number, part) for part in together(own)]
-        yield StreamRows(stream, whole, sides, counted=number in routing.counting)
+        yield StreamRows(stream, whole, pools, counted=routing.counts(number, slot))
 
 
 def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -257,8 +257,8 @@ def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatc
     routing, route = plan.routing, plan.routing.routes[number]
     cause = unkeyed(rows, route)
     if cause:
-        concerned = {signature for (signature, _), way in routing.ways.items() if way == number}
-        chains = [chain for chain in plan.plan.chains if chain.signature in concerned]
+        pools = [pool for pool, way in routing.ways.items() if way == number]
+        chains = [chain for pool in pools for chain in plan.plan.readers(pool)]
         raise QueryFailed({member.name for chain in chains for member in chain.members}, cause)
     own = routing.layout.rows(rows, route.stream).append_column(HIDDEN_CODE, rows.column(CODE))
     bad = rows.column(BAD)

@@ -14,8 +14,8 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import sync_paths
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.errors import BatchFailed, QueryFailed
 from millstream.model.functions import Function
@@ -149,11 +149,11 @@ class Stepper:
             greatest=_greatest(before.greatest, reports),
             watermarks=watermarks,
             codings=self._slot_plan.routing.codings(),
-            slots={report.slot: SlotManifest(report.token, report.chains) for report in reports},
+            slots={report.slot: SlotManifest(report.token, report.state) for report in reports},
             outputs=tuple(output for report in reports for output in report.outputs),
             arrived=_arrived(before.arrived, batch, arrived, reports),
         )
-        check_follows(before, after, [chain.signature for chain in plan.chains])
+        check_follows(before, after, plan)
         after = self._commit(after, sync=plan.script.settings.sync == "on")
         if rows is not None:
             self._note_arrivals(after.greatest, _counts(reports), now)
@@ -272,11 +272,10 @@ def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[
     waiting = {batch}
     oldest = min((one.oldest_held for one in reports if one.oldest_held is not None), default=batch)
     for report in reports:
-        for chain in report.chains.values():
-            waiting |= _waiting(chain)
+        waiting |= _waiting(report.state)
     return {number: time for number, time in {**before, batch: now}.items() if number in waiting or number >= oldest}
 
 
-def _waiting(chain: ChainManifest) -> set[int]:
-    batches = {entry.number: entry.batch for entry in chain.segments}
-    return {batches[unit.probe] for unit in chain.ledger}
+def _waiting(state: ShardManifest) -> set[int]:
+    batches = {entry.number: entry.batch for entry in state.segments}
+    return {batches[unit.probe] for chain in state.chains.values() for unit in chain.ledger}

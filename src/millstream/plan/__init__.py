@@ -14,9 +14,11 @@ from millstream.plan.check_plan import check_plan
 from millstream.plan.choose_access import choose_access
 from millstream.plan.costs import Calibration, Costs, calibrated, paper
 from millstream.plan.cut_slices import cut_slices
+from millstream.plan.gather_pools import gather_pools
 from millstream.plan.group_by_signature import group_by_signature
 from millstream.plan.merge_slices import merge_slices
 from millstream.plan.nodes import Chain, Plan, Slice
+from millstream.plan.plan_walks import plan_walks
 from millstream.plan.push_selections import push_selections
 from millstream.plan.statistics import Statistics
 
@@ -29,6 +31,8 @@ PASSES: tuple[Callable[[Plan], Plan], ...] = (
     choose_access,
     push_selections,
     merge_slices,
+    plan_walks,
+    gather_pools,
     check_plan,
 )
 

@@ -5,14 +5,17 @@ It also refuses what no runner can execute yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby, permutations, product
 
 from millstream.errors import Errors, InternalError, NotSupportedYet
-from millstream.model.expr import Expr, canonical, moved, order
-from millstream.model.interval import Interval
-from millstream.model.query import Key, Query, TimeWindow
+from millstream.model.expr import Expr, canonical, moved, order, sources
+from millstream.model.query import Bound, Key, Query, TimeWindow
 from millstream.plan.nodes import Member, Plan
+
+_MOST_ORDERS = 720
+"""A stream that is joined with itself more often than this allows to compare keeps the order of FROM."""
 
 
 def bind(plan: Plan) -> Plan:
@@ -33,54 +36,69 @@ def _by_chain(member: Member) -> tuple[object, ...]:
 
 
 def _not_supported(query: Query) -> NotSupportedYet | None:
-    found = None
-    if len(query.sources) > 2:
-        found = f"a join of {len(query.sources)} streams is not supported yet", "two streams run", "Join two of them."
-    elif not isinstance(query.window, TimeWindow):
-        found = "a window in ROWS is not supported yet", "windows in time run", "Give the window as a time."
-    return NotSupportedYet(*found, query.where) if found else None
+    if isinstance(query.window, TimeWindow):
+        return None
+    found = "a window in ROWS is not supported yet", "windows in time run", "Give the window as a time."
+    return NotSupportedYet(*found, query.where)
 
 
 def _member(query: Query) -> Member:
-    """The streams' names decide which one is left; for a stream joined with itself the keys decide, then the window."""
+    """The streams' names decide their order; for a stream joined with itself the keys decide, then the window."""
+    return min((_ordered(query, some) for some in _orders(query)), key=_preference)
+
+
+def _orders(query: Query) -> Iterator[tuple[int, ...]]:
+    """The orders of a query's sources in which streams come by name."""
+    by_name = sorted(range(len(query.sources)), key=lambda source: query.sources[source].stream.name)
+    groups = [list(some) for _, some in groupby(by_name, key=lambda source: query.sources[source].stream.name)]
+    every = product(*(permutations(some) for some in groups))
+    for number, some in enumerate(every):
+        if number == _MOST_ORDERS:
+            return
+        yield tuple(source for group in some for source in group)
+
+
+def _ordered(query: Query, chosen: tuple[int, ...]) -> Member:
     if not isinstance(query.window, TimeWindow):
         raise InternalError(f"query {query.name} has no window in time")
-    interval = query.window.bounds[0].interval
-    straight, flipped = _oriented(query, interval, flip=False), _oriented(query, interval, flip=True)
-    return min(straight, flipped, key=_preference)
-
-
-def _oriented(query: Query, interval: Interval, *, flip: bool) -> Member:
-    to: Callable[[int], int] = (lambda source: 1 - source) if flip else (lambda source: source)
-    keys = [_flipped(key, to) if flip else key for key in query.keys]
-    selections = [frozenset(_moved(predicate, to) for predicate in selection) for selection in query.selections]
-    left, right = reversed(selections) if flip else selections
+    positions = {source: position for position, source in enumerate(chosen)}
+    to = positions.__getitem__
+    keys = [_turned(Key(moved(key.left, to), moved(key.right, to), key.type)) for key in query.keys]
     return Member(
-        query,
-        flip,
-        tuple(sorted(keys, key=lambda key: (order(key.left), order(key.right)))),
-        interval.mirrored() if flip else interval,
-        left,
-        right,
-        tuple(sorted((_moved(predicate, to) for predicate in query.residual), key=order)),
+        query=query,
+        order=chosen,
+        keys=tuple(sorted(keys, key=lambda key: (order(key.left), order(key.right)))),
+        bounds=tuple(sorted((_bound(bound, to) for bound in query.window.bounds), key=_by_positions)),
+        conditions=tuple(
+            frozenset(_moved(predicate, to) for predicate in query.selections[source]) for source in chosen
+        ),
+        residual=tuple(sorted((_moved(predicate, to) for predicate in query.residual), key=order)),
     )
 
 
 def _preference(member: Member) -> tuple[object, ...]:
-    left, right = member.streams
-    aliases = [source.alias for source in member.query.sources]
-    return (
-        left.name,
-        right.name,
-        member.title,
-        member.signature,
-        -member.interval.lo - member.interval.hi,
-        aliases[member.flipped],
-    )
+    """Least first: of two orders of the same stream the one whose results lie farther to the right of zero."""
+    aliases = [member.query.sources[source].alias for source in member.order]
+    middles = [-bound.interval.lo - bound.interval.hi for bound in member.bounds]
+    return ([stream.name for stream in member.streams], member.title, member.signature, middles, aliases)
 
 
-def _flipped(key: Key, to: Callable[[int], int]) -> Key:
-    return Key(moved(key.right, to), moved(key.left, to), key.type)
+def _turned(key: Key) -> Key:
+    """The key with the earlier position to the left."""
+    return Key(key.right, key.left, key.type) if _position(key.left) > _position(key.right) else key
+
+
+def _position(expr: Expr) -> int:
+    return min(sources(expr))
+
+
+def _bound(bound: Bound, to: Callable[[int], int]) -> Bound:
+    left, right = to(bound.left), to(bound.right)
+    return Bound(left, right, bound.interval) if left < right else Bound(right, left, bound.interval.mirrored())
+
+
+def _by_positions(bound: Bound) -> tuple[int, int]:
+    return bound.left, bound.right
 
 
 def _moved(predicate: Expr, to: Callable[[int], int]) -> Expr:

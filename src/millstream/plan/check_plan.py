@@ -1,4 +1,4 @@
-"""Pass 7: checks the finished plan; refuses one that could lose or duplicate rows.
+"""Pass 9: checks the finished plan; refuses one that could lose or duplicate rows.
 
 The engine executes slices, cuts and lanes as they are given, so an error in a plan would be an error in the results.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from millstream.errors import InternalError
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Condition, Member, Plan
+from millstream.plan.nodes import Chain, Condition, Member, Plan, Pool, in_pool
 
 
 def check_plan(plan: Plan) -> Plan:
     for chain in plan.chains:
         _check_slices(chain)
+        _check_walks(chain)
         for member in chain.members:
-            _check_lanes(chain, member)
+            _check_lanes(plan, chain, member)
     return plan
 
 
@@ -40,22 +41,32 @@ def _check_slices(chain: Chain) -> None:
             raise InternalError(f"the slices of {chain.title} do not cover {member.name}")
 
 
-def _check_lanes(chain: Chain, member: Member) -> None:
-    """A tuple goes into the first lane whose condition it passes. So no lane that the query's tuples may go into may
-    end before the query does, and one lane must take them all.
+def _check_lanes(plan: Plan, chain: Chain, member: Member) -> None:
+    """A tuple goes into the first lane whose condition it passes. So in no pool that the query reads may a lane that
+    its tuples may go into end before the query does, and one lane must take them all.
     """
-    for side, condition, reach in (
-        (LEFT, member.left, member.interval.hi),
-        (RIGHT, member.right, 1 - member.interval.lo),
-    ):
-        if not _is_kept(chain, side, condition, reach):
-            raise InternalError(f"the {side} tuples of {member.name} are not kept for as long as it needs them")
+    for position, name in chain.read_at():
+        condition = frozenset(map(in_pool, member.conditions[position]))
+        if not _is_kept(plan.pool(name), condition, member.reach(position)):
+            raise InternalError(f"the tuples of {member.name} are not kept in {name} for as long as it needs them")
 
 
-def _is_kept(chain: Chain, side: str, condition: Condition, reach: int) -> bool:
-    for lane in chain.lanes(side):
+def _is_kept(pool: Pool, condition: Condition, reach: int) -> bool:
+    for lane in pool.lanes:
         if lane.reach < reach:
             return False
         if lane.condition <= condition:
             return True
     return False
+
+
+def _check_walks(chain: Chain) -> None:
+    """Every walk places every position once, and the equalities that codes do not prove are checked in the end."""
+    everyone = set(range(len(chain.streams)))
+    if len(chain.walks) != len(everyone):
+        raise InternalError(f"{chain.title} has {len(chain.walks)} walks")
+    for first, walk in enumerate(chain.walks):
+        if [first, *(step.position for step in walk)] != list(dict.fromkeys([first, *(s.position for s in walk)])):
+            raise InternalError(f"a walk of {chain.title} places a stream twice")
+        if {first, *(step.position for step in walk)} != everyone:
+            raise InternalError(f"a walk of {chain.title} leaves out a stream")

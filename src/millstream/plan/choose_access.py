@@ -18,6 +18,8 @@ def _access(plan: Plan, chain: Chain) -> Access:
     """
     if not chain.keys:
         return Access("scan", "scan")
+    if not chain.is_pairwise:
+        return Access()
     left, right = chain.streams
     rate, keys, ratio = plan.statistics.rate, plan.statistics.keys, plan.costs.access_ratio
     return Access(

@@ -92,22 +92,22 @@ def _push_down(plan: Plan, chain: Chain) -> Estimate:
 
 
 def _without_selections(chain: Chain) -> Chain:
-    bare = (replace(member, left=frozenset(), right=frozenset()) for member in chain.members)
+    bare = (replace(member, conditions=(frozenset(), frozenset())) for member in chain.members)
     return push(replace(chain, members=tuple(bare)))
 
 
-def _conditions(chain: Chain, side: str) -> list[Condition]:
+def _conditions(chain: Chain, side: int) -> list[Condition]:
     return [member.left if side == LEFT else member.right for member in chain.members]
 
 
-def _shares(plan: Plan, chain: Chain, side: str) -> Floats:
+def _shares(plan: Plan, chain: Chain, side: int) -> Floats:
     """For each query, the share of a stream's tuples for which it is the widest query whose selection they pass."""
     stream = chain.streams[0] if side == LEFT else chain.streams[1]
     unions = plan.statistics.unions(stream, reversed(_conditions(chain, side)))
     return np.diff(np.array(unions))[::-1]
 
 
-def _told_apart(chain: Chain, side: str, parts: Ranks, ranks: Ranks) -> Ranks:
+def _told_apart(chain: Chain, side: int, parts: Ranks, ranks: Ranks) -> Ranks:
     """How many conditions a join must still check on its pairs, besides the one that its part of the stream passes."""
     conditions = _conditions(chain, side)
     counts: dict[tuple[int, int], int] = {}
@@ -137,7 +137,7 @@ def _pairs(plan: Plan, chain: Chain, interval: Interval) -> float:
     return rates * plan.statistics.join_selectivity(left, right, keyed=bool(chain.keys)) * sum(ages) / SECOND
 
 
-def _joined(intervals: Sequence[Interval], side: str, flow: Flow) -> Part:
+def _joined(intervals: Sequence[Interval], side: int, flow: Flow) -> Part:
     """One direction of a single join of all these windows; cuts are the ages inside at which windows begin or end."""
     present = [span for interval in intervals if (span := span_of(interval, side)) is not None]
     if not present:

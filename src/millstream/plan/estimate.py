@@ -148,7 +148,7 @@ def estimate(plan: Plan, chain: Chain) -> Estimate:
         work = work + flow.fixed_work(_unions(chain, side))
         if parts:
             work = work + flow.slice_work(stacked(parts), plan.costs).total()
-        kept = Shares(chain.lanes(side), stream, plan.statistics)
+        kept = Shares(chain.kept[side], stream, plan.statistics)
         rows.append(flow.state_rate * kept.seconds(lag(chain)))
     return Estimate(rows[0], rows[1], work, float(plan.costs.price(work)))
 
@@ -164,18 +164,18 @@ def selection_work(plan: Plan, chain: Chain) -> float:
     return left * len(chain.predicates(LEFT)) + right * len(chain.predicates(RIGHT))
 
 
-def span_of(interval: Interval, side: str) -> tuple[int, int] | None:
+def span_of(interval: Interval, side: int) -> tuple[int, int] | None:
     return interval.left_span if side == LEFT else interval.right_span
 
 
-def _unions(chain: Chain, side: str) -> int:
+def _unions(chain: Chain, side: int) -> int:
     """How many queries are unions of more than one slice, before slices are merged."""
     spans = [span for member in chain.members if (span := span_of(member.interval, side)) is not None]
     ages = sorted({age for span in spans for age in span})
     return sum(1 for span in spans if bisect_left(ages, span[1]) > bisect_right(ages, span[0]))
 
 
-def _part(piece: Slice, side: str, flow: Flow) -> Part | None:
+def _part(piece: Slice, side: int, flow: Flow) -> Part | None:
     span = span_of(piece.interval, side)
     if span is None:
         return None

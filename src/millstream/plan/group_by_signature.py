@@ -10,7 +10,7 @@ from millstream.plan.nodes import Chain, Member, Plan
 
 def group_by_signature(plan: Plan) -> Plan:
     groups = groupby(plan.members, key=lambda member: member.signature)
-    chains = tuple(Chain(tuple(sorted(members, key=_by_width))) for _, members in groups)
+    chains = tuple(Chain(members=tuple(sorted(members, key=_by_width))) for _, members in groups)
     return replace(plan, chains=chains)
 
 

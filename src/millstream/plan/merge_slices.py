@@ -33,7 +33,15 @@ def merge_slices(plan: Plan) -> Plan:
 
 
 def _merge(plan: Plan, chain: Chain) -> Chain:
-    """A slice around zero has a part in both directions; zero is a cut only where a query ends there."""
+    """A slice around zero has a part in both directions; zero is a cut only where a query ends there.
+
+    In a chain of more than two streams each slice walks from the beginning, so without a budget there is one.
+    """
+    if not chain.is_pairwise:
+        if plan.script.settings.budget:
+            return chain
+        runs = list(_runs((piece.interval.lo, piece.interval.hi) for piece in chain.slices))
+        return replace(chain, slices=slices_at(chain, [int(age) for run in runs for age in (run[0], run[-1])]))
     into_left, into_right = flows(plan, chain)
     intervals = [piece.interval for piece in chain.slices]
     ends = {end for interval in intervals for end in (interval.lo, interval.hi)}
@@ -46,7 +54,7 @@ def _merge(plan: Plan, chain: Chain) -> Chain:
     return replace(chain, slices=slices_at(chain, sorted(kept & ends)))
 
 
-def _waiting(plan: Plan, chain: Chain, side: str, flow: Flow) -> Weigh:
+def _waiting(plan: Plan, chain: Chain, side: int, flow: Flow) -> Weigh:
     """The weight of the cost of slices that begin at these ages: one; or, where work may be deferred, the sum over all
     queries that end later of 1 / (cost of the query alone).
     """

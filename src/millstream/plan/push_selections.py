@@ -20,13 +20,18 @@ def push_selections(plan: Plan) -> Plan:
 
 
 def push(chain: Chain) -> Chain:
-    """The chain with the lanes of both directions."""
-    left = [(member.interval.hi, member.left) for member in chain.members]
-    right = [(1 - member.interval.lo, member.right) for member in chain.members]
+    """The chain with the lanes of all positions."""
+    kept = [
+        farthest_lanes((member.reach(position), member.conditions[position]) for member in chain.members)
+        for position in range(len(chain.streams))
+    ]
+    chain = replace(chain, kept=tuple(kept))
+    if not chain.is_pairwise:
+        return chain
     return replace(
         chain,
-        left_state=Direction(_kept(left), *_asked(chain, lambda interval: interval.left_span)),
-        right_state=Direction(_kept(right), *reversed(_asked(chain, lambda interval: interval.right_span))),
+        left_state=Direction(*_asked(chain, lambda interval: interval.left_span)),
+        right_state=Direction(*reversed(_asked(chain, lambda interval: interval.right_span))),
     )
 
 
@@ -49,8 +54,10 @@ def _farthest(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
     return tuple(sorted(lanes, key=lambda lane: (-lane.reach, len(lane.condition), sorted(map(repr, lane.condition)))))
 
 
-def _kept(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
-    """The lanes, without those whose condition implies an earlier one."""
+def farthest_lanes(pairs: Iterable[tuple[int, Condition]]) -> tuple[Lane, ...]:
+    """The lanes of tuples needed up to these ages under these conditions, without those whose condition implies an
+    earlier one.
+    """
     kept: list[Lane] = []
     for lane in _farthest(pairs):
         if not any(other.condition <= lane.condition for other in kept):

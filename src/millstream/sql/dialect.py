@@ -23,6 +23,7 @@ from millstream.sql.terms import SyntaxProblem, TermParser
 STREAM_SHAPE = "CREATE STREAM name (column TYPE, ...) WITH (time = 'column', ...)"
 QUERY_SHAPE = "CREATE QUERY name AS SELECT ... FROM a, b WHERE a.key = b.key WINDOW 1 MINUTE"
 SET_SHAPE = "SET name = value"
+_ONE_BY_ONE = "Write a JOIN b ON ... JOIN c ON ... instead."
 
 
 class MillstreamParser(TermParser):
@@ -95,6 +96,9 @@ class MillstreamParser(TermParser):
                     self._expect(TokenType.L_PAREN, "(")
                     source.set("using", self._list(lambda: self._parse_name("a column name")))
                     self._expect(TokenType.R_PAREN, ")")
+                if self._match(TokenType.ON, advance=False):
+                    found, valid = "two ONs in a row", "each JOIN is followed by its own ON"
+                    raise SyntaxProblem(found, self._curr.start, valid, _ONE_BY_ONE)
                 sources.append(source)
             else:
                 return sources
@@ -118,6 +122,9 @@ class MillstreamParser(TermParser):
 
     def _parse_source(self) -> exp.Expr:
         if self._match(TokenType.L_PAREN):
+            if not self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+                found, valid = "parentheses in FROM", "FROM names one stream after another"
+                raise SyntaxProblem(found, self._prev.start, valid, _ONE_BY_ONE)
             self._parse_select()
             self.raise_error("Expected a stream name", self._prev)
         name = self._parse_name("a stream name")

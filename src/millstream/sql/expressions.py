@@ -49,6 +49,10 @@ class Binder:
         self._told = False  # whether "too deep" is reported for this expression, which may be too deep in many places
         self._sizes: dict[int, tuple[Expr, int]] = {}
 
+    def upto(self, position: int) -> Binder:
+        """For the ON of the source at this position."""
+        return Binder(self.scope.upto(position), self._functions, self._text, self.report)
+
     def bind(self, node: exp.Expr) -> Expr | None:
         """The typed expression, or None after reporting an error."""
         self._depth += 1

@@ -13,14 +13,15 @@ from millstream.model.expr import Call, Column, Expr, Literal, canonical, conjun
 from millstream.model.functions import Function
 from millstream.model.query import Key, Output, Query, RowsWindow, Source, TimeWindow
 from millstream.model.stream import Stream, check_column, check_name
+from millstream.sql.bounds import TimeBounds
 from millstream.sql.expressions import Binder, operands
 from millstream.sql.nodes import CreateQuery, SourceStar
 from millstream.sql.operators import compared
 from millstream.sql.options import options_of, pair
-from millstream.sql.report import Report
+from millstream.sql.report import Report, series
 from millstream.sql.scope import Scope
 from millstream.sql.text import Text, too_deep
-from millstream.sql.windows import TimeBounds, window_clause
+from millstream.sql.windows import window_clause
 
 
 def bind_query(
@@ -50,15 +51,13 @@ def _bind_query(
     binder = Binder(scope, functions, text, report)
     conditions = _conditions(node, binder)
     outputs = _outputs(node.args["outputs"], scope, binder)
-    bounds, rest = TimeBounds(scope), []
-    about_time = node.args["sources"][0]
-    for part, bound in reversed(conditions):
+    bounds = TimeBounds(scope, report)
+    rest: list[Expr] = []
+    for part, bound in conditions:
         predicates = conjuncts(bound) if bound is not None else ()
-        others = [predicate for predicate in predicates if not bounds.take(predicate)]
-        about_time = part if len(others) < len(predicates) else about_time
-        rest += others
+        rest += [predicate for predicate in predicates if not bounds.take(predicate, part)]
     complete = all(bound is not None for _, bound in conditions)
-    window = _window(node.args.get("window"), bounds, binder, about_time, complete=complete)
+    window = _window(node, bounds, binder, complete=complete)
     if complete:
         _check_joined(rest, scope, node, report)
     if report.count or window is None or outputs is None:
@@ -91,14 +90,21 @@ def _scope(node: CreateQuery, streams: Mapping[str, Stream], report: Report) -> 
 
 
 def _merged(node: CreateQuery, found: Sequence[Source]) -> dict[str, set[int]]:
-    """The columns of USING, each with the sources that share it."""
+    """The columns of USING, each with the sources that share it; those of a later USING come first, as in Spark."""
     merged: dict[str, set[int]] = {}
     for position, ref in enumerate(node.args["sources"]):
-        for name in ref.args.get("using") or []:
-            having = [index for index in range(position + 1) if found[index].stream.find(name.name) is not None]
-            if position in having and len(having) > 1:
-                merged.setdefault(name.name.lower(), set()).update((having[0], position))
+        using: dict[str, set[int]] = {}
+        for name in [name.name.lower() for name in ref.args.get("using") or []]:
+            left = merged.get(name) or _having(name, found[:position])[:1]
+            if left and found[position].stream.find(name) is not None:
+                using[name] = {*left, position}
+        merged = {**using, **{name: shared for name, shared in merged.items() if name not in using}}
     return merged
+
+
+def _having(name: str, found: Sequence[Source]) -> list[int]:
+    """The sources with a column of this name."""
+    return [index for index, source in enumerate(found) if source.stream.find(name) is not None]
 
 
 def _source(ref: exp.Expr, streams: Mapping[str, Stream]) -> Source:
@@ -120,7 +126,8 @@ def _conditions(node: CreateQuery, binder: Binder) -> list[tuple[exp.Expr, Expr 
     found: list[tuple[exp.Expr, Expr | None]] = []
     for position, ref in enumerate(node.args["sources"]):
         if ref.args.get("on"):
-            found += [(part, binder.boolean(part)) for part in operands(ref.args["on"], exp.And)]
+            on = binder.upto(position)
+            found += [(part, on.boolean(part)) for part in operands(ref.args["on"], exp.And)]
         for name in ref.args.get("using") or []:
             try:
                 found.append((name, _using(name.name, position, binder.scope)))
@@ -134,13 +141,28 @@ def _conditions(node: CreateQuery, binder: Binder) -> list[tuple[exp.Expr, Expr 
 
 def _using(name: str, position: int, scope: Scope) -> Expr:
     right = scope.column(position, name)
-    before = [index for index in range(position) if scope.sources[index].stream.find(name) is not None]
-    left = scope.column(before[0] if before else 0, name)
+    before = _having(name, scope.sources[:position])
+    if not before:
+        streams = list(dict.fromkeys(source.stream.name for source in scope.sources[:position]))
+        known = dict.fromkeys(column.name for column in scope.columns() if column.source < position)
+        raise ScriptError(
+            f'no column "{name}" in {series(streams, "or")}',
+            f"USING takes a column of both sides, and the left one has {listing(known)}",
+            did_you_mean(name, known, "Use one of these, or ON."),
+        )
+    left = scope.column(before[0], name)
+    aliases = [source.alias for source in scope.sources]
+    if len(before) > 1 and not scope.shares(name, before):
+        raise ScriptError(
+            f'"{name}" is ambiguous in USING',
+            f"to the left of {aliases[position]} it may mean {series([f'{aliases[i]}.{name}' for i in before], 'or')}",
+            f"Use ON, such as ON {aliases[before[-1]]}.{name} = {aliases[position]}.{name}.",
+        )
     try:
         return compared("=", left, right)
     except ScriptError as error:
-        found = f"USING ({name}) meets {left.type} and {right.type}"
-        raise ScriptError(found, error.valid, "Use ON with a CAST.") from None
+        sides = [f"{column.type} of {aliases[column.source]}" for column in (left, right)]
+        raise ScriptError(f"USING ({name}) meets {' and '.join(sides)}", error.valid, "Use ON with a CAST.") from None
 
 
 def _sorted_out(
@@ -180,30 +202,33 @@ def _key(predicate: Expr) -> Key | None:
 
 
 def _check_joined(predicates: Sequence[Expr], scope: Scope, node: CreateQuery, report: Report) -> None:
-    """Refuses a source that no predicate connects with the first, directly or through others."""
+    """Refuses sources that no predicate connects with the first, directly or through others."""
     links = [looks_at for predicate in predicates if len(looks_at := sources(predicate)) > 1]
-    reached = {0}
-    for _ in scope.sources:
-        reached.update(source for link in links if link & reached for source in link)
-    loose = [index for index in range(len(scope.sources)) if index not in reached]
-    if loose:
-        aliases = [source.alias for source in scope.sources]
-        others = listing(alias for index, alias in enumerate(aliases) if index != loose[0])
-        error = ScriptError(
-            f"nothing but time joins {aliases[loose[0]]} with {others}",
-            "a query has a join predicate over its streams",
-            f"Add one such as {aliases[0]}.key = {aliases[loose[0]]}.key.",
-        )
-        report(error, node.args["sources"][loose[0]])
+    aliases = [source.alias for source in scope.sources]
+    joined: set[int] = set()
+    for first in range(len(aliases)):
+        if first in joined:
+            continue
+        group = {first}
+        for _ in aliases:
+            group.update(source for link in links if link & group for source in link)
+        if first > 0:
+            loose, others = [aliases[i] for i in sorted(group)], [aliases[i] for i in sorted(joined)]
+            error = ScriptError(
+                f"nothing but time joins {series(loose, 'and')} with {series(others, 'and')}",
+                "a query has a join predicate over its streams",
+                f"Add one such as {others[0]}.key = {loose[0]}.key.",
+            )
+            report(error, node.args["sources"][first])
+        joined |= group
 
 
-def _window(
-    clause: exp.Expr | None, bounds: TimeBounds, binder: Binder, about_time: exp.Expr, *, complete: bool
-) -> TimeWindow | RowsWindow | None:
+def _window(node: CreateQuery, bounds: TimeBounds, binder: Binder, *, complete: bool) -> TimeWindow | RowsWindow | None:
     """The window; a missing bound is not reported where some condition could not be bound."""
+    clause = node.args.get("window")
+    if clause is None:
+        return bounds.window(node.args["sources"]) if complete else None
     try:
-        if clause is None:
-            return bounds.window() if complete else None
         if bounds:
             raise ScriptError(
                 "a WINDOW and an interval predicate on the time columns",
@@ -212,7 +237,7 @@ def _window(
             )
         return window_clause(clause, binder.scope, binder.report)
     except ScriptError as error:
-        binder.report(error, clause or about_time)
+        binder.report(error, clause)
         return None
 
 
@@ -244,10 +269,10 @@ def _outputs(nodes: Sequence[exp.Expr], scope: Scope, binder: Binder) -> tuple[O
         except ScriptError as odd:
             binder.report(odd, node)
         if name.lower() in outputs:
-            error = ScriptError(
-                f'two result columns are named "{name}"', "result columns have different names", "Rename one with AS."
-            )
-            binder.report(error, node)
+            starred = isinstance(node, exp.Star | SourceStar)
+            todo = "List the columns, and rename one with AS." if starred else "Rename one with AS."
+            found = f'two result columns are named "{name}"'
+            binder.report(ScriptError(found, "result columns have different names", todo), node)
         outputs[name.lower()] = Output(name, expr)
     return tuple(outputs.values()) if complete else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from millstream.errors import Errors, ScriptError, Where
@@ -28,3 +30,8 @@ class Report:
     def placed(self, error: ScriptError, node: exp.Expr) -> ScriptError:
         """The error with the node's place, unless it has a more exact one."""
         return error.at(self.place(node))
+
+
+def series(names: Sequence[str], word: str) -> str:
+    """'a', 'a or b', 'a, b or c'."""
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

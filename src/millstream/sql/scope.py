@@ -8,23 +8,37 @@ from millstream.errors import ScriptError, Where, did_you_mean, listing
 from millstream.model.expr import Call, Column, Expr, Literal
 from millstream.model.query import Source
 from millstream.model.types import STRING
+from millstream.sql.report import series
 
 
 class Scope:
-    """The sources of one query. `merged` holds the columns of USING, each with the sources that share it."""
+    """The sources of one query. `merged` holds the columns of USING, each with the sources that share it, in the order
+    in which `*` gives them.
+    """
 
     def __init__(self, sources: Sequence[Source], merged: Mapping[str, Collection[int]] | None = None) -> None:
         self.sources = tuple(sources)
         self._merged = dict(merged or {})
+        self._seen = len(self.sources)
+
+    def upto(self, position: int) -> Scope:
+        """What the ON of the source at this position sees: its own source and those before it, as in Spark."""
+        scope = Scope(self.sources, self._merged)
+        scope._seen = position + 1
+        return scope
 
     def source(self, name: str) -> int:
         """The index of the source with this alias."""
         index = self._find(name)
         if index is not None:
             return index
+        for source in self.sources[self._seen :]:
+            if source.alias.lower() == name.lower():
+                raise self._too_early(f'"{source.alias}"', source)
         aliases = [source.alias for source in self.sources]
-        renamed = [source.alias for source in self.sources if source.stream.name.lower() == name.lower()]
-        todo = f'This query calls it "{renamed[0]}".' if renamed else did_you_mean(name, aliases, "Use one of these.")
+        renamed = [f'"{source.alias}"' for source in self.sources if source.stream.name.lower() == name.lower()]
+        called = f"This query calls it {series(renamed, 'or')}." if renamed else ""
+        todo = called or did_you_mean(name, aliases, "Use one of these.")
         raise ScriptError(f'no source "{name}" in this query', f"FROM names {listing(aliases)}", todo)
 
     def resolve(self, path: Sequence[str], places: Sequence[Where]) -> Expr:
@@ -62,7 +76,7 @@ class Scope:
         name = path[0]
         found = [
             Column(index, column.name, column.type)
-            for index, source in enumerate(self.sources)
+            for index, source in enumerate(self.sources[: self._seen])
             if (column := source.stream.find(name)) is not None
         ]
         if len(found) == 1 or (found and all(self._is_merged(column, name.lower()) for column in found)):
@@ -70,23 +84,39 @@ class Scope:
         if found:
             names = [f"{self.sources[column.source].alias}.{column.name}" for column in found]
             raise ScriptError(
-                f'"{name}" is ambiguous', f"it may mean {' or '.join(names)}", "Write the source before the column."
+                f'"{name}" is ambiguous', f"it may mean {series(names, 'or')}", "Write the source before the column."
             )
         if len(path) > 1:
             self.source(name)
-        known = {column.name: None for source in self.sources for column in source.stream.columns}
+        for source in self.sources[self._seen :]:
+            if source.stream.find(name) is not None:
+                raise self._too_early(f'"{name}" of {source.alias}', source)
+        known = {column.name: None for source in self.sources[: self._seen] for column in source.stream.columns}
+        streams = list(dict.fromkeys(source.stream.name for source in self.sources[: self._seen]))
         raise ScriptError(
-            f'no column "{name}" in {" or ".join(dict.fromkeys(s.stream.name for s in self.sources))}',
+            f'no column "{name}" in {series(streams, "or")}',
             f"there are {listing(known)}",
             did_you_mean(name, known, "Use one of these, or '...' for text."),
         )
+
+    def _too_early(self, what: str, source: Source) -> ScriptError:
+        seen = series([source.alias for source in self.sources[: self._seen]], "and")
+        return ScriptError(
+            f"{what} comes after this ON",
+            f"this ON sees {seen}",
+            f"Move the condition to the ON of {source.alias}, or to WHERE.",
+        )
+
+    def shares(self, name: str, indexes: Collection[int]) -> bool:
+        """Whether all these sources share a column of USING."""
+        return set(indexes) <= set(self._merged.get(name.lower(), ()))
 
     def _is_merged(self, column: Column, name: str) -> bool:
         return column.name.lower() == name and column.source in self._merged.get(name, ())
 
     def _find(self, name: str) -> int | None:
         lower = name.lower()
-        return next((i for i, source in enumerate(self.sources) if source.alias.lower() == lower), None)
+        return next((i for i, source in enumerate(self.sources[: self._seen]) if source.alias.lower() == lower), None)
 
 
 def _field(expr: Expr, name: str) -> Expr:

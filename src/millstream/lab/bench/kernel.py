@@ -89,8 +89,7 @@ def report(seconds: int = 1_000, small_batches: int = 1_000, rounds: int = 3) ->
             times[name].append(taken)
             rows[name] = counts[widest]
             if name == "seven":
-                held = [segment for run in engine.chains() for side in run.segments.values() for segment in side]
-                state = sum(segment.nbytes for segment in held)
+                state = sum(segment.nbytes for pool in engine.pools() for segment in pool.segments)
         yield "  round: " + ", ".join(f"{name} {some[-1]:.2f} s" for name, some in times.items())
     one, seven, many, duck = (min(times[name]) for name in ("one", "seven", "many", "duckdb"))
     needed = sum(min(1.0, UNIFORM[-1] / seconds) * table.nbytes for table in feed.tables.values())

@@ -27,11 +27,12 @@ from millstream.engine.expressions.some_rows import chosen
 from millstream.engine.files import Files, sync_paths
 from millstream.engine.gathered_rows import MatchRanges
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build
+from millstream.engine.segment import Lot, Segment, build
 from millstream.engine.store import FileStore
 from millstream.model import types
 from millstream.model.expr import Call, Column, Expr, Literal
 from millstream.model.interval import Interval
+from millstream.plan.nodes import RIGHT
 
 Run = Callable[[], Any]
 _LEAST = 0.01
@@ -155,7 +156,7 @@ def _of_segments(rng: np.random.Generator, rows: Rows) -> Iterator[Trick]:
 
 def _segment(rng: np.random.Generator, rows: int, keys: int, number: int = 1) -> Segment:
     batch = _batch(rng, rows, keys)
-    return build(number, "left" if number == 1 else "right", 1, 1, batch, "Ts", codes([batch.column("k")], rows))
+    return build(number, 1, Lot(1), batch, "Ts", codes([batch.column("k")], rows))
 
 
 def _batch(rng: np.random.Generator, rows: int, keys: int) -> pa.RecordBatch:
@@ -186,7 +187,7 @@ class _Batch:
 
     def __init__(self, prober: Segment, states: list[Segment], rng: np.random.Generator) -> None:
         self._states = states
-        self._found = [probe.ranges(prober, state, Interval(-(10**12), 10**12)) for state in states]
+        self._found = [probe.ranges(prober, RIGHT, state, Interval(-(10**12), 10**12)) for state in states]
         self._met = MatchRanges(states, self._found)
         self._order = np.argsort(rng.integers(0, 12, len(self._met)), kind="stable")
 

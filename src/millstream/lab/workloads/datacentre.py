@@ -111,7 +111,7 @@ def join_times(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> tuple[f
     return min(shared for shared, _ in rounds), min(apart for _, apart in rounds)
 
 
-def _sides(member: Member) -> Iterator[tuple[str, Stream, Condition]]:
+def _sides(member: Member) -> Iterator[tuple[int, Stream, Condition]]:
     left, right = member.streams
     yield LEFT, left, member.left
     yield RIGHT, right, member.right

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from millstream.errors import listing
 from millstream.model import duration
@@ -10,7 +10,7 @@ from millstream.model.interval import cut_text, cut_texts
 from millstream.model.stream import Stream
 from millstream.plan.compare import compare
 from millstream.plan.estimate import estimate
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Direction, Lane, Plan, Slice
+from millstream.plan.nodes import Chain, Lane, Plan, Slice
 
 _BAR = 20
 _SHOWN = 20
@@ -111,23 +111,22 @@ def _queries(chain: Chain) -> Iterator[str]:
 
 def _selections(chain: Chain) -> Iterator[str]:
     """How long which tuples are kept; the first line that matches a tuple applies."""
-    if not chain.predicates(LEFT) and not chain.predicates(RIGHT):
+    if not any(chain.predicates(position) for position in range(len(chain.streams))):
         return
     yield "  Selections, each evaluated for all queries at once"
-    left, right = chain.names
-    for name, direction in ((left, chain.left_state), (right, chain.right_state)):
-        yield from _lanes(chain, name, direction)
+    for name, kept in zip(chain.names, chain.kept, strict=True):
+        yield from _lanes(chain, name, kept)
 
 
-def _lanes(chain: Chain, name: str, direction: Direction) -> Iterator[str]:
-    for lane in direction.kept[:_SHOWN]:
+def _lanes(chain: Chain, name: str, kept: Sequence[Lane]) -> Iterator[str]:
+    for lane in kept[:_SHOWN]:
         passed = " AND ".join(sorted(chain.sql(predicate) for predicate in lane.condition))
-        alone = len(direction.kept) == 1
+        alone = len(kept) == 1
         who = f"where {passed}" if passed else "all" if alone else "all others"
         yield f"    {name}: {who}, {_how_long(lane)}"
-    if len(direction.kept) > _SHOWN:
-        yield f"    {name}: and {len(direction.kept) - _SHOWN} more"
-    if direction.kept and direction.kept[-1].condition:
+    if len(kept) > _SHOWN:
+        yield f"    {name}: and {len(kept) - _SHOWN} more"
+    if kept and kept[-1].condition:
         yield f"    {name}: all others, not kept"
 
 

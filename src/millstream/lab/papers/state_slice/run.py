@@ -18,6 +18,7 @@ from millstream.lab.show import bars, verdict
 from millstream.lab.workloads.windows import TABLE_4, window_rows, window_script
 from millstream.plan import Plan
 from millstream.plan.cut_slices import endpoints, slices_at
+from millstream.plan.gather_pools import gather_pools
 from millstream.plan.nodes import Chain
 from millstream.plan.push_selections import push
 
@@ -76,8 +77,11 @@ def strategies(setting: Setting) -> dict[str, list[Plan]]:
     script = setting.script((one, ""), (two, passes), (three, passes))
     shared = compile_script(script, settings={"slicing": "memory"})
     (chain,) = shared.chains
-    bare = [replace(m, left=frozenset(), residual=(*m.residual, *sorted(m.left, key=repr))) for m in chain.members]
-    pulled = replace(shared, chains=(push(_whole(replace(chain, members=tuple(bare)))),))
+    bare = [
+        replace(m, conditions=(frozenset(), m.right), residual=(*m.residual, *sorted(m.left, key=repr)))
+        for m in chain.members
+    ]
+    pulled = gather_pools(replace(shared, chains=(push(_whole(replace(chain, members=tuple(bare)))),)))
     rest = compile_script(setting.script((one, f" AND NOT A.Value < {setting.selection}")))
     passing = compile_script(setting.script((one, passes), (two, passes), (three, passes)))
     split = [rest, replace(passing, chains=(_whole(passing.chains[0]),))]
@@ -107,7 +111,7 @@ def measure(plans: Sequence[Plan], batches: Sequence[Mapping[str, pa.Table]]) ->
             began = time.process_time()
             engine.feed(batch)
             spent += time.process_time() - began
-            state += sum(len(segment) for run in engine.chains() for side in run.segments.values() for segment in side)
+            state += sum(len(segment) for pool in engine.pools() for segment in pool.segments)
     taken = sum(table.num_rows for batch in batches[warm:] for table in batch.values())
     return Outcome(round(state / (len(batches) - warm)), taken / spent, out)
 

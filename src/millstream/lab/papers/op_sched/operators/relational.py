@@ -18,10 +18,9 @@ from millstream.engine.compaction import run_to_merge
 from millstream.engine.gathered_rows import GatheredRows, MatchRanges
 from millstream.engine.keys import codes
 from millstream.engine.probe import ranges
-from millstream.engine.segment import Segment, build, merge
+from millstream.engine.segment import Lot, Segment, build, merge
 from millstream.lab.papers.op_sched.operators.chunk import Chunk
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, RIGHT
 
 KEY, TIME = "k", "ts"
 _SECOND = 1_000_000
@@ -87,12 +86,11 @@ class Join:
         began = time.thread_time()
         rows = _data(chunk)
         self._made += 1
-        side = LEFT if port == 0 else RIGHT
         reach = round(self.window * _SECOND)
-        probe = build(self._made, side, self._made, reach, rows, TIME, codes([rows.column(KEY)], rows.num_rows))
+        probe = build(self._made, self._made, Lot(reach), rows, TIME, codes([rows.column(KEY)], rows.num_rows))
         within = Interval(1 - reach, reach)
         states = list(self._state[1 - port])
-        met = MatchRanges(states, [ranges(probe, state, within) for state in states]) if states else None
+        met = MatchRanges(states, [ranges(probe, port, state, within) for state in states]) if states else None
         self._keep(port, probe, low)
         found = met.stacked(len(met)) if met else None
         state = next(found, None) if found else None

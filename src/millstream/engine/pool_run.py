@@ -1,0 +1,129 @@
+"""A running pool: the kept rows of one stream by one key, and those that have just arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engine.arrow import Ints
+from millstream.engine.compaction import SPANS
+from millstream.engine.intake import Intake
+from millstream.engine.keys import GROUP_BITS
+from millstream.engine.pairs import Conditions, building
+from millstream.engine.pool_manifest import PoolManifest
+from millstream.engine.release import sequenced
+from millstream.engine.segment import Segment
+from millstream.engine.segment_log import SegmentLog
+from millstream.engine.store import Store
+from millstream.engine.watermark import NEVER
+from millstream.model.functions import Function
+from millstream.plan.nodes import Condition, Pool, Signature
+
+Arriving = Sequence[tuple[pa.RecordBatch, frozenset[Signature]]]
+"""Rows of a pool, with the chains for which they are too late."""
+
+
+class PoolRun:
+    """One pool in one process. Segments of a batch are `fresh` until they become state, because a stream that arrives
+    at an earlier position of a chain does not see them.
+    """
+
+    def __init__(self, store: Store, next_number: Callable[[], int]) -> None:
+        self._store, self._next_number = store, next_number
+        self._log = SegmentLog(store, next_number)
+        self._taken = 0
+        self._settled: tuple[int, int, int, frozenset[int]] | None = None
+        self._waiting: list[Segment] = []
+        self.fresh: list[Segment] = []
+        self.watermark = NEVER
+        self.group_rows: Ints = np.zeros(1 << GROUP_BITS, dtype=np.int64)
+        """The rows of each partition group that have arrived."""
+
+    def use(
+        self,
+        pool: Pool,
+        functions: Mapping[str, Function],
+        owners: Mapping[Condition, Sequence[str]],
+        *,
+        readers: Sequence[str],
+        last_position: int,
+        is_routing: bool,
+        hash_bits: int,
+    ) -> None:
+        """Switches to another plan of the same pool between batches. `readers` are the queries that read it,
+        `last_position` is the last position at which a chain does.
+        """
+        self.pool, self.last_position = pool, last_position
+        # Where nothing is routed, shorter segments save nothing.
+        self._spans = SPANS if is_routing else 1
+        with building(readers):
+            conditions = Conditions(functions, owners)
+            self._intake = Intake(pool, functions, readers=readers, conditions=conditions, hash_bits=hash_bits)
+
+    @property
+    def segments(self) -> list[Segment]:
+        return self._log.segments
+
+    def arrive(self, rows: Arriving, batch: int) -> None:
+        """Makes segments of rows; they are not state yet."""
+        made = [
+            segment
+            for some, hidden_from in rows
+            if some.num_rows
+            for segment in self._intake.segments(some, batch, hidden_from, self._next_number)
+        ]
+        for segment in made:
+            self.group_rows += np.diff(segment.group_ranges())
+        self._taken += sum(map(len, made))
+        self.fresh, self._waiting = made, made
+
+    def seen_from(self, at: int, position: int) -> list[Segment]:
+        """The segments that a stream which arrives at a position of a chain sees at another. Streams at later positions
+        have seen those at earlier ones arrive, so each combination of rows is met exactly once.
+        """
+        return [*self._log.segments, *self._waiting] if position < at and self._waiting else self._log.segments
+
+    def become_state(self) -> None:
+        """What has arrived becomes state."""
+        if self._waiting:
+            self._log.append(self._waiting)
+            self._waiting = []
+
+    def keep_fresh(self) -> None:
+        """Hands what has arrived to the store: deferred units name segments as the store holds them."""
+        self.fresh = self._waiting = [self._log.kept(segment) for segment in self._waiting]
+
+    def tidy(self, watermark: int, busy: frozenset[int]) -> None:
+        """Drops state that nothing needs any more and merges small neighbours."""
+        self.watermark = watermark
+        if self._settled is not None and self._settled == self._now(busy):
+            return
+        self._log.tidy(watermark, busy, self._spans)
+        self._settled = self._now(busy)
+
+    def _now(self, busy: frozenset[int]) -> tuple[int, int, int, frozenset[int]]:
+        return self.watermark, self._taken, len(self._log.segments), busy
+
+    def end(self) -> None:
+        """Drops all segments: no chain reads the pool any more."""
+        self._log.segments = []
+        self._log.keep()
+
+    def keep(self) -> None:
+        """Hands new segments to the store."""
+        self._log.keep()
+
+    def saved(self) -> PoolManifest:
+        self.keep()
+        return PoolManifest(
+            taken=self._taken, expired=self._log.expired, watermark=self.watermark, segments=tuple(self._log.saved())
+        )
+
+    def restore(self, saved: PoolManifest, *, strict: bool) -> None:
+        """Resumes from a saved pool."""
+        self._settled = None
+        self.fresh, self._waiting = [], []
+        self._taken, self._log.expired, self.watermark = saved.taken, saved.expired, saved.watermark
+        self._log.restore([sequenced(self._store.load(entry), strict=strict) for entry in saved.segments])

@@ -1,0 +1,18 @@
+"""Pass 8: the lanes of pools: a tuple is kept for as long as any query of any chain that reads the pool needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.plan.nodes import Condition, Plan, PoolName, in_pool
+from millstream.plan.push_selections import farthest_lanes
+
+
+def gather_pools(plan: Plan) -> Plan:
+    needed: dict[PoolName, list[tuple[int, Condition]]] = {}
+    for chain in plan.chains:
+        for position, name in chain.read_at():
+            lanes = [(lane.reach, frozenset(map(in_pool, lane.condition))) for lane in chain.kept[position]]
+            needed.setdefault(name, []).extend(lanes)
+    pools = [replace(pool, lanes=farthest_lanes(needed[pool.name])) for pool in plan.pools]
+    return replace(plan, pools=tuple(sorted(pools, key=lambda pool: (pool.title, pool.name))))
