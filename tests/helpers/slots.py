@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import BatchInput, StreamRows
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.shard import Shard
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import FileStore, HeldFiles
 from millstream.engine.watermark import StreamClock, chain_watermark
 from millstream.model.query import Query
@@ -105,16 +105,14 @@ class Slots:
         return HeldFiles(Files.at(self._place), f"{self._stores}-")
 
     def _restored(self, slot: int, plan: Plan, since: Mapping[str, int]) -> Shard:
-        def store(_: str) -> FileStore:
-            self._stores += 1
-            return FileStore(Files.at(self._place), f"{self._stores}-")
-
+        self._stores += 1
+        store = FileStore(Files.at(self._place), f"{self._stores}-")
         chosen = plan.script.settings
         policy = make_policy(chosen.policy, chosen.fairness, chosen.queue_memory * 1e6)
         strict = chosen.order == "strict"
         shard = Shard(plan, since=since, policy=policy, strict=strict, store=store, chunk=self._chunk)
         saved = self._manifest.slots.get(slot)
-        shard.restore(saved.chains if saved else {}, self._held())
+        shard.restore(saved.shard if saved else ShardManifest(), self._held())
         return shard
 
     def _rows(self, slot: int, step: Step) -> list[StreamRows]:
@@ -124,19 +122,14 @@ class Slots:
             if self._count > 1:
                 own = [part_of(value, self._count) == slot for value in rows.column(self._key).to_pylist()]
                 rows = rows.filter(pa.array(own, pa.bool_()))
-            sides = [
-                (chain.signature, side)
-                for chain in step.plan.chains
-                for side, one in zip(("left", "right"), chain.streams, strict=True)
-                if one.name == stream.name
-            ]
-            found.append(StreamRows(stream, rows.to_batches(), sides))
+            pools = [pool.name for pool in step.plan.pools if pool.stream.name == stream.name]
+            found.append(StreamRows(stream, rows.to_batches(), pools))
         return found
 
-    def _commit(self, plan: Plan, batch: int, saved: list[dict[str, ChainManifest]]) -> None:
-        slots = {slot: SlotManifest(f"{batch}-{slot}", chains) for slot, chains in enumerate(saved)}
+    def _commit(self, plan: Plan, batch: int, saved: list[ShardManifest]) -> None:
+        slots = {slot: SlotManifest(f"{batch}-{slot}", shard) for slot, shard in enumerate(saved)}
         after = Manifest(batch=batch, pipeline="p", routing=self._manifest.routing, slots=slots)
-        check_follows(self._manifest, after, [chain.signature for chain in plan.chains])
+        check_follows(self._manifest, after, plan)
         self._manifest = Manifest.from_json(after.to_json())
 
 
