@@ -75,8 +75,7 @@ def test_state_is_dropped_when_nothing_can_need_it() -> None:
     session = Session(SCRIPT)
     for second in range(0, 200, 10):
         session.feed({"A": at(second), "B": at(second)})
-    (chain,) = session.engine.chains()
-    held = [segment for side in chain.segments.values() for segment in side]
+    held = [segment for pool in session.engine.pools() for segment in pool.segments]
     assert sum(len(segment) for segment in held) <= 4
 
 

@@ -38,6 +38,7 @@ class PoolRun:
         self._waiting: list[Segment] = []
         self.fresh: list[Segment] = []
         self.watermark = NEVER
+        """The farthest watermark up to which rows have expired. A chain that comes later may have a lower one."""
         self.group_rows: Ints = np.zeros(1 << GROUP_BITS, dtype=np.int64)
         """The rows of each partition group that have arrived."""
 
@@ -97,14 +98,11 @@ class PoolRun:
 
     def tidy(self, watermark: int, busy: frozenset[int]) -> None:
         """Drops state that nothing needs any more and merges small neighbours."""
-        self.watermark = watermark
-        if self._settled is not None and self._settled == self._now(busy):
+        self.watermark = max(self.watermark, watermark)
+        if self._settled == (watermark, self._taken, len(self._log.segments), busy):
             return
         self._log.tidy(watermark, busy, self._spans)
-        self._settled = self._now(busy)
-
-    def _now(self, busy: frozenset[int]) -> tuple[int, int, int, frozenset[int]]:
-        return self.watermark, self._taken, len(self._log.segments), busy
+        self._settled = (watermark, self._taken, len(self._log.segments), busy)
 
     def end(self) -> None:
         """Drops all segments: no chain reads the pool any more."""

@@ -165,6 +165,8 @@ def _fan_out(
     """How many tuples a partial result finds at a position: those of its time, with its keys."""
     stream = layout.chain.streams[position]
     rows = statistics.rate(stream) * _seconds(members, placed, position)
+    if members:
+        rows *= statistics.unions(stream, [member.conditions[position] for member in members])[-1]
     shared = [some for some in layout.classes if position in some.positions and some.positions & {*placed}]
     others = [min(statistics.keys(layout.chain.streams[one]) for one in {*placed} & some.positions) for some in shared]
     return rows * prod(1 / max(statistics.keys(stream), keys) for keys in others)

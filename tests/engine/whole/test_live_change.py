@@ -129,9 +129,9 @@ def test_a_query_within_the_state_of_another_sees_all_pairs_with_a_new_tuple() -
     got: list[tuple[str, int, int]] = []
     engine = Engine(plan_of({"wide"}), lambda name, rows: got.extend((name, r["a"], r["b"]) for r in rows.to_pylist()))
     engine.feed(tables(engine.plan, old))
-    before = [segment for run in engine.chains() for side in run.segments.values() for segment in side]
+    before = [segment for pool in engine.pools() for segment in pool.segments]
     engine.change(plan_of({"wide", "stays"}))
-    after = [segment for run in engine.chains() for side in run.segments.values() for segment in side]
+    after = [segment for pool in engine.pools() for segment in pool.segments]
     assert all(a is b for a, b in zip(before, after, strict=True)), "a change of plan moved rows"
     engine.feed(tables(engine.plan, new))
     assert sorted(got) == [("stays", 2, 1), ("wide", 0, 1), ("wide", 2, 1)]

@@ -23,10 +23,10 @@ from millstream.compile import compile_script
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.backlog import Budget
 from millstream.engine.batch import BatchInput, StreamRows
-from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Files
 from millstream.engine.policies import make_policy
 from millstream.engine.shard import Shard
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import FileStore, HeldFiles
 from millstream.engine.watermark import StreamClock, chain_watermark
 from millstream.model.query import Query
@@ -159,14 +159,12 @@ class Runner:
         return HeldFiles(Files.at(self._place), f"{self._stores}-")
 
     def _restored(self, step: Step, plan: Plan, since: Mapping[str, int]) -> Shard:
-        def store(_: str) -> FileStore:
-            self._stores += 1
-            return FileStore(Files.at(self._place), f"{self._stores}-")
-
+        self._stores += 1
+        store = FileStore(Files.at(self._place), f"{self._stores}-")
         policy = make_policy(step.policy, "none", 1e9)
         shard = Shard(plan, since=since, policy=policy, strict=step.order == "strict", store=store)
         slot = self._manifest.slots.get(0)
-        shard.restore(slot.chains if slot else {}, self._held())
+        shard.restore(slot.shard if slot else ShardManifest(), self._held())
         return shard
 
     def _rows(self, step: Step, plan: Plan) -> list[StreamRows]:
@@ -174,18 +172,13 @@ class Runner:
         for stream in plan.script.streams:
             self._clocks.setdefault(stream.name, StreamClock(stream))
             rows = pa.RecordBatch.from_pylist(step.rows[stream.name], schema=arrow_schema(stream))
-            sides = [
-                (chain.signature, side)
-                for chain in plan.chains
-                for side, one in zip(("left", "right"), chain.streams, strict=True)
-                if one.name == stream.name
-            ]
-            found.append(StreamRows(stream, [rows], sides))
+            pools = [pool.name for pool in plan.pools if pool.stream.name == stream.name]
+            found.append(StreamRows(stream, [rows], pools))
         return found
 
-    def _commit(self, plan: Plan, batch: int, chains: Mapping[str, ChainManifest]) -> None:
-        after = Manifest(batch=batch, pipeline="p", routing=(0,), slots={0: SlotManifest(str(batch), chains)})
-        check_follows(self._manifest, after, [chain.signature for chain in plan.chains])
+    def _commit(self, plan: Plan, batch: int, state: ShardManifest) -> None:
+        after = Manifest(batch=batch, pipeline="p", routing=(0,), slots={0: SlotManifest(str(batch), state)})
+        check_follows(self._manifest, after, plan)
         self._manifest = Manifest.from_json(after.to_json())
 
 

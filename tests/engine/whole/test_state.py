@@ -26,7 +26,7 @@ def held_rows(selection: str) -> float:
         columns = {"k": rng.integers(0, 10_000, RATE), "Ts": pa.array(times).view(pa.timestamp("us", "UTC"))}
         engine.feed({name: pa.table({**columns, "v": rng.random(RATE)}) for name in "AB"})
         if second >= WIDE + 10:
-            segments = [s for run in engine.chains() for side in run.segments.values() for s in side]
+            segments = [segment for pool in engine.pools() for segment in pool.segments]
             counts.append(sum(len(segment) for segment in segments))
     return float(np.mean(counts))
 

@@ -17,7 +17,6 @@ from millstream.engine.arrow import arrow_schema
 from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
@@ -54,10 +53,10 @@ class Chain:
 
     def view(self, piece: Interval) -> list[str]:
         """The a tuples in a slice as the last b sees them; those not older than it count as of age 0."""
-        (chain,) = self._engine.chains()
+        left, _ = self._engine.pools()
         rows = [
             (time, name)
-            for segment in chain.segments[LEFT]
+            for segment in left.segments
             for time, name in zip(segment.times.tolist(), segment.rows.column("Name").to_pylist(), strict=True)
         ]
         now = int(START.timestamp()) * SECOND + self._last_b * SECOND

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,37 @@ from two_streams import START
 KILLS = int(os.environ.get("MILLSTREAM_KILLS", "3"))
 ROWS = 1_500
 SECONDS = 10
-SELECT = "SELECT A.n AS a, B.n AS b FROM A, B WHERE A.k = B.k"
-WINDOWS = {"wide": 60, "narrow": 5, "shared_wide": 45, "shared_narrow": 15, "added": 30, "for_a_while": 20}
+TWO = "SELECT A.n AS a, B.n AS b FROM A, B WHERE A.k = B.k"
+THREE = "SELECT A.n AS a, B.n AS b, C.n AS c FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
+SEVERAL_KEYS = "SELECT A.n AS a, B.n AS b, C.n AS c FROM A, B, C WHERE A.k = B.k AND B.g = C.g"
+QUERIES = {
+    "wide": (TWO, 60),
+    "narrow": (TWO, 5),
+    "shared_wide": (TWO, 45),
+    "shared_narrow": (TWO, 15),
+    "three": (THREE, 4),
+    "several_keys": (SEVERAL_KEYS, 3),
+    "added": (TWO, 30),
+    "for_a_while": (TWO, 20),
+    "three_added": (THREE, 3),
+    "several_keys_added": (SEVERAL_KEYS, 2),
+}
+"""The join of every query, and the seconds of its window."""
 SHARED = ("shared_wide", "shared_narrow", "for_a_while")
 STREAMS = "\n".join(
-    f"CREATE STREAM {name} (k INT, n BIGINT, file INT, Ts TIMESTAMP) WITH (time = 'Ts', rate = 150, keys = 300);"
-    for name in "AB"
+    f"CREATE STREAM {name} (k INT, g INT, n BIGINT, file INT, Ts TIMESTAMP) WITH (time = 'Ts', rate = 150, keys = 300);"
+    for name in "ABC"
 )
 
 
 def query(name: str) -> str:
     shared = " WITH (results = 'shared')" if name in SHARED else ""
-    return f"CREATE QUERY {name}{shared} AS {SELECT} WINDOW {WINDOWS[name]} SECONDS"
+    select, window = QUERIES[name]
+    return f"CREATE QUERY {name}{shared} AS {select} WINDOW {window} SECONDS"
 
 
 SCRIPT = f"{STREAMS}\nSET budget = '20 milliseconds';\nSET heartbeat = '100 milliseconds';\n" + "".join(
-    f"{query(name)};\n" for name in ("wide", "narrow", "shared_wide", "shared_narrow")
+    f"{query(name)};\n" for name in list(QUERIES)[:6]
 )
 
 
@@ -57,6 +73,7 @@ def table(seed: int, file: int) -> pa.Table:
     return pa.table(
         {
             "k": pa.array(rng.integers(0, 300, ROWS), pa.int32()),
+            "g": pa.array(rng.integers(0, 100, ROWS), pa.int32()),
             "n": pa.array(np.arange(ROWS) + file * ROWS),
             "file": pa.array(np.full(ROWS, file), pa.int32()),
             "Ts": pa.array(times, pa.timestamp("us", "UTC")),
@@ -78,7 +95,7 @@ class Harness:
         self.dies_young = False
         self.killed: list[str] = []
         self.killed_after: set[int] = set()
-        for name in "AB":
+        for name in "ABC":
             (place / "in" / name).mkdir(parents=True)
 
     def start(self) -> None:
@@ -159,9 +176,9 @@ class Harness:
             time.sleep(0.01)  # between looks at the files; nothing depends on how long it is
 
     def put(self, file: int) -> None:
-        """A file for both streams, and wait until both are in: Spark may take them up in two batches."""
+        """A file for every stream, and wait until all are in: Spark may take them up in several batches."""
         greatest = {}
-        for seed, name in enumerate("AB"):
+        for seed, name in enumerate("ABC"):
             folder = self.place / "in" / name
             rows = table(seed, file)
             greatest[name] = int(rows["Ts"].cast(pa.int64()).to_numpy().max())
@@ -190,8 +207,7 @@ class Harness:
         """Until no work is deferred."""
 
         def done() -> bool:
-            found = self.manifest()
-            return not any(chain.ledger for slot in found.slots.values() for chain in slot.chains.values())
+            return not self.manifest().deferred
 
         self.until("the rest of the work", done)
 
@@ -215,7 +231,8 @@ class Harness:
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     harness = Harness(tmp_path, KILLS)
     files = max(8, KILLS)
-    since, until = {"added": 3, "for_a_while": 4}, {"for_a_while": 6}
+    since = {"added": 3, "for_a_while": 4, "three_added": 3, "several_keys_added": 5}
+    until = {"for_a_while": 6}
     try:
         for file in range(files):
             for name, first in since.items():
@@ -238,22 +255,21 @@ def check(place: Path, files: int, since: dict[str, int], until: dict[str, int])
     """Every query's committed rows are exactly those DuckDB finds among the rows it could see."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for seed, name in enumerate("AB"):
+    for seed, name in enumerate("ABC"):
         rows = pa.concat_tables([table(seed, file) for file in range(files)])
         connection.register(f"{name}_rows", rows)
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_rows")
-    text = STREAMS + "".join(f"{query(name)};\n" for name in WINDOWS)
+    text = STREAMS + "".join(f"{query(name)};\n" for name in QUERIES)
     declared = {one.name: one for one in compile_script(text).script.queries}
-    for name, window in WINDOWS.items():
-        # From the batch of its addition on, to the one before it was dropped: by the younger row's file.
-        seen = (
-            f"greatest(A.file, B.file) >= {since.get(name, 0)} AND greatest(A.file, B.file) < {until.get(name, files)}"
-        )
-        expected = connection.sql(
-            f"{SELECT} AND abs(epoch_us(A.Ts) - epoch_us(B.Ts)) < {window * 1_000_000} AND {seen} ORDER BY a, b"
-        ).to_arrow_table()
+    for name, (select, window) in QUERIES.items():
+        names = [name for name in "ABC" if f" {name}," in select or f"{name} WHERE" in select]
+        apart = [f"abs(epoch_us({a}.Ts) - epoch_us({b}.Ts)) < {window * 1_000_000}" for a, b in combinations(names, 2)]
+        # From the batch of its addition on, to the one before it was dropped: by the youngest row's file.
+        youngest = f"greatest({', '.join(f'{one}.file' for one in names)})"
+        seen = f"{youngest} >= {since.get(name, 0)} AND {youngest} < {until.get(name, files)}"
+        expected = connection.sql(f"{select} AND {' AND '.join(apart)} AND {seen} ORDER BY ALL").to_arrow_table()
         results = f"{place}/state/results"
         found = read_results(target_of(declared[name], results, "own"), declared[name])
-        found = found.sort_by([("a", "ascending"), ("b", "ascending")])
+        found = found.sort_by([(column, "ascending") for column in found.column_names])
         assert len(found) == len(expected) > 0, f"{name}: {len(found)} rows instead of {len(expected)}"
         assert found.cast(expected.schema).equals(expected), name

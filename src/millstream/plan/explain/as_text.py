@@ -10,7 +10,8 @@ from millstream.model.interval import cut_text, cut_texts
 from millstream.model.stream import Stream
 from millstream.plan.compare import compare
 from millstream.plan.estimate import estimate
-from millstream.plan.nodes import Chain, Lane, Plan, Slice
+from millstream.plan.estimate_pools import estimate_pools, rows_per_chain
+from millstream.plan.nodes import Chain, Lane, Member, Plan, Slice
 
 _BAR = 20
 _SHOWN = 20
@@ -18,6 +19,8 @@ _SHOWN = 20
 
 def as_text(plan: Plan) -> str:
     lines = [*_streams(plan)]
+    if len(plan.chains) > 1 or any(not chain.is_pairwise for chain in plan.chains):
+        lines += ["", *_pools(plan)]
     for number, chain in enumerate(plan.chains, start=1):
         lines += ["", *_chain(plan, number, chain)]
     if not plan.chains:
@@ -41,21 +44,63 @@ def _hints(plan: Plan, stream: Stream) -> str:
     return f"{rate}, {plan.statistics.keys(stream):,} keys{'' if stream.keys else ' (assumed)'}"
 
 
+def _pools(plan: Plan) -> Iterator[str]:
+    """The state of every stream by every key, who reads it, and what sharing it saves."""
+    found = estimate_pools(plan)
+    yield "Pools, each the state of one stream by one key"
+    shown = found[:_SHOWN]
+    width = max(len(one.pool.title) for one in shown)
+    for one in shown:
+        rows = f"{_number(one.rows):>12} rows"
+        where = ", in every slot" if one.pool.spread.everywhere else ""
+        chains = f"chain{'s' if len(one.readers) > 1 else ''} {listing(map(str, one.readers), 8)}"
+        yield f"  {one.pool.title:{width}}  {rows}, read by {chains}{where}"
+    if len(found) > len(shown):
+        yield f"  and {len(found) - len(shown)} more"
+    mine, theirs = sum(one.rows for one in found), sum(rows_per_chain(plan, chain) for chain in plan.chains)
+    yield f"  Together {_number(mine)} rows; with a state for each chain {_number(theirs)}: {_saved(mine, theirs)}."
+
+
 def _chain(plan: Plan, number: int, chain: Chain) -> Iterator[str]:
-    left, right = chain.names
-    times = chain.streams[0].time, chain.streams[1].time
-    yield f"Chain {number}: {' and '.join(chain.key_texts()) or f'{left} and {right}, no equality'}"
+    yield f"Chain {number}: {' and '.join(chain.key_texts()) or f'{listing(chain.names)}, no equality'}"
     counts = f"{_counted(len(chain.members), 'query', 'queries')} in {_counted(len(chain.slices), 'slice', 'slices')}"
-    yield f"  {counts} of d = {right}.{times[1]} - {left}.{times[0]}{_why(plan, chain)}"
+    yield f"  {counts} of {_axis(chain)}{_why(plan, chain)}"
     yield ""
     yield from _ruler(chain)
     yield ""
     yield from _queries(chain)
     yield from _selections(chain)
     yield ""
-    yield from _state(plan, chain)
-    yield ""
-    yield from _comparison(plan, chain)
+    if chain.is_pairwise:
+        yield from _state(plan, chain)
+        yield ""
+        yield from _comparison(plan, chain)
+    else:
+        yield from _walks(plan, chain)
+
+
+def _axis(chain: Chain) -> str:
+    if not chain.is_pairwise:
+        return "d = the latest time of a result - the earliest"
+    (left, right), (earlier, later) = chain.names, (stream.time for stream in chain.streams)
+    return f"d = {right}.{later} - {left}.{earlier}"
+
+
+def _walks(plan: Plan, chain: Chain) -> Iterator[str]:
+    """What arriving tuples look up, in which order, and which equalities are compared because codes do not prove
+    them.
+    """
+    yield "  Walks, in the order of the fewest partial results"
+    titles = {pool.name: pool.title for pool in plan.pools}
+    width = max(map(len, chain.names))
+    for name, walk in zip(chain.names, chain.walks, strict=True):
+        steps = []
+        for step in walk:
+            checked = " and ".join(f"{chain.sql(key.left)} = {chain.sql(key.right)}" for key in step.checked)
+            at = chain.names[step.position]
+            numbered = titles[step.pool].replace(chain.streams[step.position].name, at, 1)
+            steps.append(numbered + (f" (comparing {checked})" if checked else ""))
+        yield f"    {name:{width}}  looks up {', then '.join(steps)}"
 
 
 def _why(plan: Plan, chain: Chain) -> str:
@@ -104,9 +149,16 @@ def _queries(chain: Chain) -> Iterator[str]:
     for member in shown:
         extra = [chain.sql(predicate) for predicate in member.residual]
         more = f"  and {' and '.join(extra)}" if extra else ""
-        yield f"    {member.name:{width}}  {member.interval!s:{spans}}{more}"
+        bounds = "" if member.has_plain_window else f"  {_bounds(chain, member)}"
+        yield f"    {member.name:{width}}  {member.interval!s:{spans}}{bounds}{more}"
     if len(chain.members) > len(shown):
         yield f"    and {len(chain.members) - len(shown)} more"
+
+
+def _bounds(chain: Chain, member: Member) -> str:
+    """The bounds of every two streams, where the span of a result does not say all."""
+    times = [f"{name}.{stream.time}" for name, stream in zip(chain.names, chain.streams, strict=True)]
+    return ", ".join(f"{times[one.right]} - {times[one.left]} in {one.interval}" for one in member.bounds)
 
 
 def _selections(chain: Chain) -> Iterator[str]:
