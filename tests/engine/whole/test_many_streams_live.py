@@ -16,7 +16,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from many_streams import BUDGETS, MANY_CHOICES, SETTINGS, ManyCase, ManyQuery, Rows, cases
+from many_streams import BUDGETS, MANY_CHOICES, SETTINGS, START, ManyCase, ManyQuery, Rows, cases
 from millstream.compile import compile_script
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.engine import Engine
@@ -168,6 +168,32 @@ def stayed(history: History, found: Found) -> dict[tuple[str, int], Counter[str]
         if name in names and rows
         if first == history.began(name, len(history.running) - 1)
     }
+
+
+def test_deferred_units_outlive_a_change_of_the_order_of_probing() -> None:
+    """The order in which streams are probed follows from the windows of all queries of a chain."""
+    columns = "k INT, id INT, Ts TIMESTAMP"
+    streams = "".join(f"CREATE STREAM {name} ({columns}) WITH (time = 'Ts');\n" for name in "ABC")
+    select = "SELECT A.id AS a, B.id AS b, C.id AS c FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
+    near_b = f"CREATE QUERY near_b AS {select} AND {apart('A', 'B', 1)} AND {apart('A', 'C', 90)};\n"
+    near_c = f"CREATE QUERY near_c AS {select} AND {apart('A', 'B', 900)} AND {apart('A', 'C', 1)};\n"
+    before, after = compile_script(streams + near_b), compile_script(streams + near_b + near_c)
+    orders = [
+        [[step.position for step in walk] for chain in plan.chains for walk in chain.walks] for plan in (before, after)
+    ]
+    assert orders[0] != orders[1], "the added query changes the order"
+    found: list[tuple[str, dict[str, int]]] = []
+    engine = Engine(before, lambda name, rows: found.extend((name, row) for row in rows.to_pylist()))
+    batch = {name: pa.table({"k": [1], "id": [number], "Ts": [START]}) for number, name in enumerate("ABC")}
+    engine.feed(batch, Budget(units=0))
+    assert engine.deferred
+    engine.change(after)
+    engine.close()
+    assert found == [("near_b", {"a": 0, "b": 1, "c": 2})]
+
+
+def apart(one: str, other: str, seconds: int) -> str:
+    return f"abs({one}.Ts - {other}.Ts) <= INTERVAL '{seconds}' SECOND"
 
 
 @settings(max_examples=200, suppress_health_check=SLOW)
