@@ -6,6 +6,7 @@ is there does not depend on how work is deferred, done and divided.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from millstream.plan import Plan
 from millstream.testing import naive
 from slots import Slots, Step
 
+EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 10, settings().max_examples - 100)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 LONGEST = 6
 """The most batches of a history."""
@@ -196,25 +198,25 @@ def apart(one: str, other: str, seconds: int) -> str:
     return f"abs({one}.Ts - {other}.Ts) <= INTERVAL '{seconds}' SECOND"
 
 
-@settings(max_examples=200, suppress_health_check=SLOW)
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(history=histories(), way=ways())
 def test_adds_and_drops(history: History, way: Way) -> None:
     check(history, way, on_engine(history, way))
 
 
-@settings(max_examples=200, suppress_health_check=SLOW)
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(history=histories(), way=ways(), other=ways())
 def test_what_a_new_query_sees_does_not_depend_on_how_work_is_done(history: History, way: Way, other: Way) -> None:
     assert stayed(history, on_engine(history, way)) == stayed(history, on_engine(history, other))
 
 
-@settings(max_examples=200, suppress_health_check=SLOW)
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(history=histories(), way=ways())
 def test_restarts(history: History, way: Way) -> None:
     check(history, way, on_slots(history, way, 1))
 
 
-@settings(max_examples=200, suppress_health_check=SLOW)
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(history=histories(several_keys=False), way=ways(), other=ways())
 def test_what_a_new_query_sees_does_not_depend_on_slots_and_restarts(history: History, way: Way, other: Way) -> None:
     found = on_slots(history, way, way.slots)
