@@ -81,7 +81,7 @@ def test_the_formula_for_the_bytes_of_a_row(order: str) -> None:
     columns = {name.split()[0]: pa.array(make(count, rng)) for name, (_, make) in COLUMNS.items()}
     session.feed({"A": pa.table({**columns, "Ts": times})})
     session.feed({"B": pa.table({"k": pa.array([1], pa.int32()), "Ts": times[:1]})})
-    (segment,) = session.engine.chains()[0].segments["left"]
+    (segment,) = session.engine.pools()[0].segments
     fixed = sum(width for width, _ in COLUMNS.values()) + 8 + (8 if order == "strict" else 0)
     index, selection, nulls = 16 * 1_000 / count, 1, 2 / 8  # two of the columns are no numbers
     assert fixed + index + selection <= segment.nbytes / count <= fixed + index + selection + nulls + 0.01

@@ -12,6 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from millstream.cli import main
+from millstream.engine.chain_manifest import ChainManifest
+from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
+from millstream.engine.shard_manifest import ShardManifest
+from millstream.pipeline.manifest import Manifest, SlotManifest
 from millstream.pipeline.registry import Entry
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
@@ -22,6 +26,20 @@ TYPES = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
 }
+HIDDEN = SegmentEntry(
+    number=1, name="s", batch=1, reach=1, rows=1, nbytes=1, first=1, last=1, hidden_from=("chain",), stamps=()
+)
+RARE = Manifest(
+    slots={
+        0: SlotManifest(
+            "token",
+            ShardManifest(
+                pools={"pool": PoolManifest(segments=(HIDDEN,))}, chains={"chain": ChainManifest(floors={"pool": 1})}
+            ),
+        )
+    }
+)
+"""Rows that are late for some chains only, and a chain that has come later."""
 LATER = "CREATE QUERY later AS SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND"
 MORE = """
 CREATE QUERY wrong AS
@@ -83,7 +101,8 @@ def ran(folder: Path) -> list[Any]:
 def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) -> None:
     hold("millstream run --json", *ran)
     place = folder / "state/clicks"
-    hold("manifest/&lt;batch&gt;.json", *(json.loads(path.read_text()) for path in place.glob("manifest/*.json")))
+    written = [json.loads(path.read_text()) for path in place.glob("manifest/*.json")]
+    hold("manifest/&lt;batch&gt;.json", *written, json.loads(json.dumps({**written[0], **RARE.to_json()})))
     entries = [json.loads(path.read_text()) for path in place.glob("registry/*.json")]
     with_callback = {**entries[0], **Entry("add", 1, query="q", callbacks=("q",)).to_json()}
     hold("registry/&lt;number&gt;.json", *entries, json.loads(json.dumps(with_callback)))

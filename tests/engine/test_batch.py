@@ -19,8 +19,7 @@ PLAN = compile_script(
     "CREATE QUERY q AS SELECT x.Ts AS a, y.Ts AS b FROM A x, A y WHERE x.k = y.k WINDOW 1 SECOND;"
 )
 (STREAM,) = PLAN.script.streams
-(CHAIN,) = PLAN.chains
-SIDES = [(CHAIN.signature, "left"), (CHAIN.signature, "right")]
+POOLS = [pool.name for pool in PLAN.pools]
 
 
 def shard() -> Shard:
@@ -41,7 +40,7 @@ def test_a_batch_of_nothing_is_nothing() -> None:
 
 def test_a_batch_without_rows_does_what_waits() -> None:
     one = shard()
-    given = BatchInput(batch=1, rows=[StreamRows(STREAM, [rows(3)], SIDES)], budget=Budget(units=0))
+    given = BatchInput(batch=1, rows=[StreamRows(STREAM, [rows(3)], POOLS)], budget=Budget(units=0))
     assert not list(one.run_batch(given).results)
     found = list(one.run_batch(BatchInput(batch=2)).results)
     assert [(queries, rows.num_rows, arrived) for queries, rows, arrived in found] == [(["q"], 9, {1: 9})], (
@@ -51,7 +50,7 @@ def test_a_batch_without_rows_does_what_waits() -> None:
 
 def test_rows_count_unless_it_is_said_that_they_do_not() -> None:
     for counted, wanted in ((True, {"A": 3}), (False, {})):
-        given = StreamRows(STREAM, [rows(3)], SIDES, counted) if not counted else StreamRows(STREAM, [rows(3)], SIDES)
+        given = StreamRows(STREAM, [rows(3)], POOLS, counted) if not counted else StreamRows(STREAM, [rows(3)], POOLS)
         output = shard().run_batch(BatchInput(batch=1, rows=[given]))
         assert output.rows_in == wanted
         assert output.greatest == {"A": 0}, "whatever counts them"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from millstream.engine.compaction import run_to_merge
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build, merge
+from millstream.engine.segment import Lot, Segment, build, merge
 
 REACH = 1_000_000
 MERGED = 1_000_000
@@ -29,7 +29,7 @@ def segment(number: int, rows: int, first: int, last: int) -> Segment:
     keys = pa.array(np.arange(rows))
     times = pa.array(np.linspace(first, last, rows).astype(np.int64)).view(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(number, "left", number, REACH, batch, "Ts", codes([keys], rows))
+    return build(number, number, Lot(REACH), batch, "Ts", codes([keys], rows))
 
 
 class Lane:

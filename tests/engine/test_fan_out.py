@@ -22,8 +22,9 @@ from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.errors import QueryFailed
 from millstream.model.interval import Interval
 from millstream.plan import Plan
-from millstream.plan.nodes import LEFT, RIGHT, Lane
+from millstream.plan.nodes import LEFT, RIGHT
 from millstream.testing import naive
+from pools import one_segment
 
 Rows = list[dict[str, Any]]
 SECOND = 1_000_000
@@ -74,13 +75,10 @@ def rows(given_rows: list[tuple[int, int]]) -> Rows:
     ]
 
 
-def segment(compiled: CompiledChain, side: str, some: Rows) -> Segment:
-    schema = arrow_schema(compiled.chain.streams[0])
-    everything = Lane(compiled.chain.lanes(side)[0].reach, frozenset())
-    (one,) = compiled.intake[side].segments(
-        pa.RecordBatch.from_pylist(some, schema=schema), 1, (everything,), lambda: 1
-    )
-    return one
+def segment(plan: Plan, position: int, some: Rows) -> Segment:
+    (chain,) = plan.chains
+    schema = arrow_schema(chain.streams[position])
+    return one_segment(plan, chain.pools[position], pa.RecordBatch.from_pylist(some, schema=schema), 1)
 
 
 def all_pairs(left: Segment, right: Segment, within: Interval) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +109,7 @@ def test_every_query_gets_what_it_would_alone(
     left: list[tuple[int, int]], right: list[tuple[int, int]], lo: int, width: int, chunk: int, enough: int
 ) -> None:
     compiled, given_rows = CompiledChain(CHAIN, {}, {}), {"A": rows(left), "B": rows(right)}
-    a, b = (segment(compiled, side, some) for side, some in ((LEFT, given_rows["A"]), (RIGHT, given_rows["B"])))
+    a, b = (segment(PLAN, side, some) for side, some in ((LEFT, given_rows["A"]), (RIGHT, given_rows["B"])))
     within = Interval(lo * SECOND, (lo + width) * SECOND)
     cuts = sorted(
         {cut for one in CHAIN.members for cut in (one.interval.lo, one.interval.hi) if within.lo < cut < within.hi}
@@ -122,7 +120,7 @@ def test_every_query_gets_what_it_would_alone(
     found: list[Served] = []
     for start in range(0, len(a_rows), chunk):
         some = slice(start, start + chunk)
-        found += router.serve(compiled.pairs(b, a, b_rows[some], a_rows[some]))
+        found += router.serve(compiled.pairs(b, RIGHT, a, b_rows[some], a_rows[some]))
     found += router.finish()
     got = answers(found)
     for query in PLAN.script.queries:
@@ -135,14 +133,15 @@ def test_every_query_gets_what_it_would_alone(
 
 
 def test_queries_of_a_family_share_the_rows_that_are_theirs_together() -> None:
-    compiled = CompiledChain(plan_of("WINDOW 2 SECONDS", "WINDOW 5 SECONDS", "WINDOW 9 SECONDS").chains[0], {}, {})
+    plan = plan_of("WINDOW 2 SECONDS", "WINDOW 5 SECONDS", "WINDOW 9 SECONDS")
+    compiled = CompiledChain(plan.chains[0], {}, {})
     a, b = (
-        segment(compiled, LEFT, rows([(0, 10)])),
-        segment(compiled, RIGHT, rows([(0, time) for time in range(2, 19)])),
+        segment(plan, LEFT, rows([(0, 10)])),
+        segment(plan, RIGHT, rows([(0, time) for time in range(2, 19)])),
     )
     (piece,) = compiled.chain.slices
     router = PairRouter(compiled.fan_out(piece, piece.interval, 1), piece.interval, compiled.conditions)
-    found = list(router.serve(compiled.pairs(b, a, *all_pairs(a, b, piece.interval)[::-1])))
+    found = list(router.serve(compiled.pairs(b, RIGHT, a, *all_pairs(a, b, piece.interval)[::-1])))
     assert [(queries, made.num_rows) for queries, _, made in found] == [
         (["q2"], 4),
         (["q1", "q2"], 3),
@@ -156,11 +155,11 @@ def test_only_queries_that_meet_what_fails_are_to_blame() -> None:
     plan = plan_of("WINDOW 2 SECONDS", "WINDOW 5 SECONDS", "WINDOW 9 SECONDS", select="CAST(B.s AS INT) AS n")
     compiled = CompiledChain(plan.chains[0], {}, {})
     good, bad = rows([(0, 1), (0, 4)])
-    a, b = segment(compiled, LEFT, rows([(0, 0)])), segment(compiled, RIGHT, [good, {**bad, "s": "x"}])
+    a, b = segment(plan, LEFT, rows([(0, 0)])), segment(plan, RIGHT, [good, {**bad, "s": "x"}])
     (piece,) = compiled.chain.slices
     router = PairRouter(compiled.fan_out(piece, piece.interval, 1), piece.interval, compiled.conditions)
     with pytest.raises(QueryFailed, match="CAST") as failure:
-        list(router.serve(compiled.pairs(b, a, np.array([0, 1]), np.array([0, 0]))))
+        list(router.serve(compiled.pairs(b, RIGHT, a, np.array([0, 1]), np.array([0, 0]))))
     assert failure.value.queries == ("q1", "q2")
 
 
@@ -168,8 +167,9 @@ def test_only_queries_that_meet_what_fails_are_to_blame() -> None:
 def test_rows_that_no_column_can_hold_together_are_made_in_halves(
     fails_over: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiled = CompiledChain(plan_of("WINDOW 2 SECONDS", "WINDOW 5 SECONDS").chains[0], {}, {})
-    a, b = segment(compiled, LEFT, rows([(0, 6)])), segment(compiled, RIGHT, rows([(0, time) for time in range(2, 11)]))
+    plan = plan_of("WINDOW 2 SECONDS", "WINDOW 5 SECONDS")
+    compiled = CompiledChain(plan.chains[0], {}, {})
+    a, b = segment(plan, LEFT, rows([(0, 6)])), segment(plan, RIGHT, rows([(0, time) for time in range(2, 11)]))
     (piece,) = compiled.chain.slices
     make = fan_out.MemberRun.rows
 
@@ -181,7 +181,7 @@ def test_rows_that_no_column_can_hold_together_are_made_in_halves(
 
     monkeypatch.setattr(fan_out.MemberRun, "rows", limited)
     router = PairRouter(compiled.fan_out(piece, piece.interval, 1), piece.interval, compiled.conditions)
-    got = answers(list(router.serve(compiled.pairs(b, a, *all_pairs(a, b, piece.interval)[::-1]))))
+    got = answers(list(router.serve(compiled.pairs(b, RIGHT, a, *all_pairs(a, b, piece.interval)[::-1]))))
     assert {query: sorted(some) for query, some in got.items()} == {
         "q0": [(0, time - 2) for time in (5, 6, 7)],
         "q1": [(0, time - 2) for time in range(2, 11)],

@@ -23,6 +23,7 @@ from millstream.engine.statistics import ChainStatistics
 from millstream.plan import Plan
 from millstream.plan.nodes import LEFT, RIGHT, Access
 from millstream.testing import naive
+from pools import taken_in
 
 Rows = list[dict[str, Any]]
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,20 +78,20 @@ class Way:
         self.statistics = ChainStatistics()
         self._joiner = Joiner(self._compiled, self.statistics, chunk)
 
-    def _segments(self, side: str, some: Rows, batch: int) -> list[Segment]:
+    def _segments(self, position: int, some: Rows, batch: int) -> list[Segment]:
         chain = self._compiled.chain
-        made = pa.RecordBatch.from_pylist(some, schema=arrow_schema(chain.streams[0]))
-        return self._compiled.intake[side].segments(made, batch, chain.lanes(side), lambda: next(self._numbers))
+        made = pa.RecordBatch.from_pylist(some, schema=arrow_schema(chain.streams[position]))
+        return taken_in(self._plan, chain.pools[position], made, batch, lambda: next(self._numbers))
 
-    def join(self, probing: str, probe: Rows, states: list[Rows]) -> dict[str, Counter[str]]:
-        waiting = RIGHT if probing == LEFT else LEFT
+    def join(self, probing: int, probe: Rows, states: list[Rows]) -> dict[str, Counter[str]]:
+        waiting = 1 - probing
         others = [one for n, some in enumerate(states) for one in self._segments(waiting, some, n)]
         found: dict[str, Counter[str]] = {}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(joiner, "SMALL", 0 if self._way == "one by one" else 1 << 13)
             for one in self._segments(probing, probe, 99):
                 for piece in self._compiled.chain.slices:
-                    for joined in self._joiner.join(list(self._compiled.units(one, others, piece))):
+                    for joined in self._joiner.join(list(self._compiled.units(one, probing, [others], piece))):
                         assert joined.batch == 99
                         assert joined.rows.num_rows == len(joined.pairs)
                         for query in joined.queries:
@@ -113,7 +114,7 @@ class Way:
     chunk=st.sampled_from([1, 2, 5, 1 << 16]),
 )
 def test_every_way_finds_the_rows_of_nested_loops(
-    slicing: str, probing: str, probe: Given, states: list[Given], chunk: int
+    slicing: str, probing: int, probe: Given, states: list[Given], chunk: int
 ) -> None:
     plan = PLANS[slicing]
     probes, waiting = rows(probe), [rows(some, 100 * n) for n, some in enumerate(states, start=1)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.judge import UNREAD, Late, Limits, in_time, judged
+from millstream.engine.judge import UNREAD, Late, Limits, by_lateness, judged
 from millstream.engine.watermark import FAR
 from millstream.model.stream import Stream, StreamColumn
 from millstream.model.types import BIGINT, TIMESTAMP
@@ -69,10 +69,32 @@ def test_a_row_is_usable_or_told_of_once(rows: list[Row], watermarks: list[tuple
             assert some.text.to_pylist() == ["{"] * some.rows.num_rows
 
 
-@given(rows=rows_of, watermark=st.integers(-1, 21))
-def test_in_time_is_what_is_not_before_the_watermark(rows: list[Row], watermark: int) -> None:
+levels_of = st.dictionaries(st.sampled_from(["A B", "A C", "A D"]), st.integers(-1, 21), min_size=1)
+
+
+@given(rows=rows_of, watermarks=levels_of)
+def test_rows_are_apart_by_the_chains_that_they_are_late_for(rows: list[Row], watermarks: dict[str, int]) -> None:
     usable, _ = judged(STREAM, batch([(time, None) for time, _ in rows], unread=False), Limits())
-    found = in_time(STREAM, usable, watermark)
-    assert found.column("id").to_pylist() == [
-        number for number, (time, _) in enumerate(rows) if time is not None and time >= watermark
-    ]
+    parts = by_lateness(STREAM, usable, watermarks)
+    found = {one: hidden for some, hidden in parts for one in some.column("id").to_pylist()}
+    late_for = {
+        number: frozenset(chain for chain, watermark in watermarks.items() if time < watermark)
+        for number, (time, _) in enumerate(rows)
+        if time is not None
+    }
+    assert found == {one: chains for one, chains in late_for.items() if len(chains) < len(watermarks)}, (
+        "without those that are late for all"
+    )
+    assert sum(some.num_rows for some, _ in parts) == len(found), "each in one part"
+    assert len({hidden for _, hidden in parts}) == len(parts)
+    for some, _ in parts:
+        ids = some.column("id").to_pylist()
+        assert ids == sorted(ids), "as they came"
+        assert some.schema.names == ["id", "Ts", HIDDEN]
+
+
+def test_rows_in_time_for_all_are_not_copied() -> None:
+    usable, _ = judged(STREAM, batch([(5, None), (9, None)], unread=False), Limits())
+    ((some, hidden),) = by_lateness(STREAM, usable, {"A B": 5, "A C": -1})
+    assert some is usable
+    assert not hidden

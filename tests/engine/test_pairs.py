@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine import widths
+from millstream.engine.compiled_chain import owners
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming, building, wide_columns
-from millstream.engine.segment import Segment, build
-from millstream.errors import MillstreamError, QueryFailed, ScriptError
+from millstream.engine.segment import Lot, Segment, build
+from millstream.errors import InternalError, MillstreamError, QueryFailed, ScriptError
 from millstream.model.expr import Column
 from millstream.model.types import BIGINT, STRING
 from millstream.plan.nodes import Member
@@ -22,7 +23,7 @@ COLUMNS = "id BIGINT, s STRING, v INT, Ts TIMESTAMP"
 WIDE = (("s",), ("s",))
 
 
-def segment(side: str, rows: int, shift: int) -> Segment:
+def segment(rows: int, shift: int) -> Segment:
     ids = pa.array(range(shift, shift + rows), pa.int64())
     columns = {
         "id": ids,
@@ -30,16 +31,16 @@ def segment(side: str, rows: int, shift: int) -> Segment:
         "v": pa.array([one % 3 for one in range(rows)], pa.int32()),
         "Ts": pa.array([one * 10 for one in range(rows)], pa.int64()).view(pa.timestamp("us", "UTC")),
     }
-    return build(1, side, 1, 9, pa.RecordBatch.from_pydict(columns), "Ts", codes([], rows))
+    return build(1, 1, Lot(9), pa.RecordBatch.from_pydict(columns), "Ts", codes([], rows))
 
 
-LEFT_ROWS, RIGHT_ROWS = segment("left", 6, 0), segment("right", 8, 100)
+LEFT_ROWS, RIGHT_ROWS = segment(6, 0), segment(8, 100)
 indices = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=12)
 
 
 def pairs_of(rows: list[tuple[int, int]]) -> Pairs:
     left, right = (np.array([row[side] for row in rows], dtype=np.int64) for side in (0, 1))
-    return Pairs(LEFT_ROWS, RIGHT_ROWS, left, right, {})
+    return Pairs((LEFT_ROWS, RIGHT_ROWS), (left, right), {})
 
 
 def check(pairs: Pairs, rows: list[tuple[int, int]]) -> None:
@@ -50,7 +51,7 @@ def check(pairs: Pairs, rows: list[tuple[int, int]]) -> None:
             column = one.rows.column(name).to_pylist()
             wanted = [column[row[source]] for row in rows]
             assert pairs.column(Column(source, name, kind)).to_pylist() == wanted
-    assert pairs.differences().tolist() == [(b - a) * 10 for a, b in rows]
+    assert pairs.on_axis().tolist() == [(b - a) * 10 for a, b in rows]
 
 
 @given(rows=indices, data=st.data())
@@ -102,12 +103,59 @@ def test_a_column_is_gathered_once_for_the_whole_and_its_larger_stretches() -> N
 
 def test_a_column_of_the_key_is_taken_from_the_other_side() -> None:
     rows = np.array([3, 0]), np.array([7, 7])
-    pairs = Pairs(LEFT_ROWS, RIGHT_ROWS, *rows, {(1, "id"): (0, "id")})
+    pairs = Pairs((LEFT_ROWS, RIGHT_ROWS), rows, {(1, "id"): (0, "id")})
     assert pairs.column(Column(1, "id", BIGINT)).to_pylist() == [3, 0]
 
 
+OTHER_ROWS = segment(5, 200)
+triples = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(0, 4)), max_size=12)
+
+
+def triples_of(rows: list[tuple[int, int, int]]) -> Pairs:
+    some = tuple(np.array([row[at] for row in rows], dtype=np.int64) for at in range(3))
+    return Pairs((LEFT_ROWS, RIGHT_ROWS, OTHER_ROWS), some, {})
+
+
+@given(rows=triples)
+def test_three_rows_lie_on_the_axis_by_their_span(rows: list[tuple[int, int, int]]) -> None:
+    pairs = triples_of(rows)
+    assert pairs.on_axis().tolist() == [10 * (max(row) - min(row)) for row in rows]
+    assert [times.tolist() for times in pairs.times()] == [[10 * row[at] for row in rows] for at in range(3)]
+    assert pairs.column(Column(2, "id", BIGINT)).to_pylist() == [200 + row[2] for row in rows]
+
+
+def test_a_position_that_a_walk_has_not_come_to_has_no_rows() -> None:
+    rows = np.array([3, 0])
+    pairs = Pairs((LEFT_ROWS, None, OTHER_ROWS), (rows, None, rows), {(2, "id"): (0, "id")})
+    assert len(pairs) == 2
+    assert [position for position, *_ in pairs.placed()] == [0, 2]
+    for some, wanted in ((pairs.at(np.array([1])), [0]), (pairs.part(0, 1), [3]), (pairs.stretch(0, 1), [3])):
+        assert some.column(Column(2, "id", BIGINT)).to_pylist() == wanted
+        assert [position for position, *_ in some.placed()] == [0, 2]
+    with pytest.raises(InternalError, match="position 1 is asked for before"):
+        pairs.column(Column(1, "id", BIGINT))
+
+
+@given(rows=triples)
+def test_a_query_of_three_streams_takes_what_is_within_all_its_bounds(rows: list[tuple[int, int, int]]) -> None:
+    plain, odd = members(
+        "A.id FROM A, B, C WHERE A.v = B.v AND B.v = C.v WINDOW 30 MICROSECONDS",
+        "A.id FROM A, B, C WHERE A.v = B.v AND B.v = C.v AND B.Ts BETWEEN A.Ts AND A.Ts + INTERVAL 20 MICROSECONDS"
+        " AND C.Ts BETWEEN B.Ts - INTERVAL 10 MICROSECONDS AND B.Ts + INTERVAL 30 MICROSECONDS",
+    )
+    pairs = triples_of(rows)
+    run = MemberRun(plain, {}, 0)
+    assert run.in_window(pairs) is None, "the span says it all"
+    assert run.takes_all
+    other = MemberRun(odd, {}, 0)
+    assert not other.takes_all
+    kept = other.in_window(pairs)
+    assert kept is not None
+    assert kept.tolist() == [0 <= b - a <= 2 and -1 <= c - b <= 3 for a, b, c in rows]
+
+
 def members(*queries: str) -> list[Member]:
-    script = "".join(f"CREATE STREAM {name} ({COLUMNS}) WITH (time = 'Ts');" for name in "AB")
+    script = "".join(f"CREATE STREAM {name} ({COLUMNS}) WITH (time = 'Ts');" for name in "ABC")
     script += "".join(f"CREATE QUERY q{number} AS SELECT {query};" for number, query in enumerate(queries))
     (chain,) = compile_script(script).chains
     return sorted(chain.members, key=lambda member: member.name)
@@ -151,7 +199,8 @@ def test_a_query_has_its_select_list_and_its_residual_over_pairs(rows: list[tupl
 
 
 def test_wide_columns_are_those_whose_type_does_not_say_their_width() -> None:
-    assert wide_columns([Column(1, "s", STRING), Column(0, "id", BIGINT), Column(0, "s", STRING)]) == WIDE
+    assert wide_columns([Column(1, "s", STRING), Column(0, "id", BIGINT), Column(0, "s", STRING)], 2) == WIDE
+    assert wide_columns([Column(2, "s", STRING)], 4) == ((), (), ("s",), ())
 
 
 def test_a_selection_that_fails_is_told_of_the_queries_that_ask_for_it() -> None:
@@ -160,10 +209,11 @@ def test_a_selection_that_fails_is_told_of_the_queries_that_ask_for_it() -> None
         f"A.id {JOIN} AND CAST(A.s AS INT) > 1 WINDOW 2 SECONDS",
         f"A.id {JOIN} AND A.id > 2 WINDOW 1 SECOND",
     )
-    conditions = Conditions({}, [MemberRun(member, {}, 0) for member in some])
-    assert conditions.passed(LEFT_ROWS, some[2].left).tolist() == [one > 2 for one in range(6)]
+    runs = [MemberRun(member, {}, 0) for member in some]
+    conditions = Conditions({}, owners(runs, [0]))
+    assert conditions.passed(LEFT_ROWS, runs[2].conditions[0]).tolist() == [one > 2 for one in range(6)]
     with pytest.raises(QueryFailed) as failure:
-        conditions.passed(LEFT_ROWS, some[0].left)
+        conditions.passed(LEFT_ROWS, runs[0].conditions[0])
     assert failure.value.queries == ("q0", "q1")
 
 

@@ -14,15 +14,16 @@ from millstream.compile import compile_script
 from millstream.engine.engine import Engine
 from millstream.engine.keys import codes
 from millstream.engine.probe import CHUNK, differences, matches, spread
-from millstream.engine.segment import Segment, build
+from millstream.engine.segment import Lot, Segment, build
 from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT
 
 
-def segment(side: str, rows: list[tuple[int, int]], number: int = 1) -> Segment:
+def segment(rows: list[tuple[int, int]], number: int = 1) -> Segment:
     keys = pa.array([key for key, _ in rows], pa.int64())
     times = pa.array([time for _, time in rows], pa.int64()).view(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(number, side, number, 1, batch, "Ts", codes([keys], len(rows)))
+    return build(number, number, Lot(1), batch, "Ts", codes([keys], len(rows)))
 
 
 def rows_of(one: Segment) -> list[tuple[int, int]]:
@@ -47,10 +48,7 @@ def test_index_and_scan_find_the_pairs_of_nested_loops(
     probe: list[tuple[int, int]], state: list[tuple[int, int]], lo: int, width: int, right_probes: bool, chunk: int
 ) -> None:
     interval = Interval(lo, lo + width)
-    prober, waiter = (
-        segment("right" if right_probes else "left", probe),
-        segment("left" if right_probes else "right", state),
-    )
+    prober, waiter, at = segment(probe), segment(state), RIGHT if right_probes else LEFT
     sign = 1 if right_probes else -1
     wanted = sorted(
         (a, b)
@@ -59,7 +57,7 @@ def test_index_and_scan_find_the_pairs_of_nested_loops(
         if a[0] == b[0] and interval.lo <= sign * (a[1] - b[1]) < interval.hi
     )
     for access in ("index", "scan"):
-        chunks = list(matches(prober, waiter, interval, access, chunk))
+        chunks = list(matches(prober, at, waiter, interval, access, chunk))
         found = [
             (rows_of(prober)[p], rows_of(waiter)[s]) for some in chunks for p, s in zip(*map(list, some), strict=True)
         ]
@@ -140,7 +138,6 @@ def test_more_numbers_than_are_at_hand_are_spread_too() -> None:
 def test_differences_are_those_of_the_farthest_rows(
     probe: list[tuple[int, int]], state: list[tuple[int, int]], right_probes: bool
 ) -> None:
-    sides = ("right", "left") if right_probes else ("left", "right")
     sign = 1 if right_probes else -1
     apart = [sign * (a - b) for _, a in probe for _, b in state]
-    assert differences(segment(sides[0], probe), segment(sides[1], state)) == (min(apart), max(apart))
+    assert differences(segment(probe), RIGHT if right_probes else LEFT, segment(state)) == (min(apart), max(apart))

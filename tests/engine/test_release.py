@@ -14,7 +14,7 @@ from millstream.engine import widths
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Pairs
 from millstream.engine.release import SEQUENCE, Bounds, OrderedBuffer, OrderedRun, sequenced
-from millstream.engine.segment import Segment, build
+from millstream.engine.segment import Lot, Segment, build
 
 Place = tuple[int, ...]
 FAR = 2**61
@@ -111,27 +111,42 @@ def test_how_many_rows_lie_before_a_bound() -> None:
     assert (one.cut(1, 3).first, one.cut(1, 3).last) == ((1, 2, 0), (1, 2, 5))
 
 
-def segment(side: str, times: list[int], numbers: list[int] | None) -> Segment:
+def segment(times: list[int], numbers: list[int] | None) -> Segment:
     rows = pa.RecordBatch.from_pydict(
         {"id": pa.array(times), "Ts": pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC"))}
     )
     if numbers is not None:
         rows = rows.append_column(SEQUENCE, pa.array(numbers, pa.int64()))
-    return build(1, side, 1, 9, rows, "Ts", codes([], len(times)))
+    return build(1, 1, Lot(9), rows, "Ts", codes([], len(times)))
 
 
 def test_the_place_of_a_row_is_its_later_time_its_batch_and_the_age_of_the_match() -> None:
-    left, right = segment("left", [5, 8], [70, 71]), segment("right", [6], [80])
-    pairs = Pairs(left, right, np.array([1, 0]), np.array([0, 0]), {})
+    left, right = segment([5, 8], [70, 71]), segment([6], [80])
+    pairs = Pairs((left, right), (np.array([1, 0]), np.array([0, 0])), {})
     one = OrderedRun.of(pairs, 4, pa.RecordBatch.from_pydict({"n": [1, 0]}))
     assert [values.tolist() for values in one.keys] == [[6, 8], [4, 4], [1, 2], [70, 71], [80, 80]]
     assert one.rows.column("n").to_pylist() == [0, 1]
 
 
+def test_of_several_rows_the_latest_says_when_and_the_earliest_how_old() -> None:
+    some = [segment([5, 8], [70, 71]), segment([6], [80]), segment([2, 7], [90, 91])]
+    pairs = Pairs(tuple(some), (np.array([1, 0, 1]), np.array([0, 0, 0]), np.array([0, 1, 1])), {})
+    one = OrderedRun.of(pairs, 4, pa.RecordBatch.from_pydict({"n": [2, 0, 1]}))
+    assert one.rows.column("n").to_pylist() == [0, 1, 2]
+    assert [values.tolist() for values in one.keys] == [
+        [7, 8, 8],
+        [4, 4, 4],
+        [2, 2, 6],
+        [70, 71, 71],
+        [80, 80, 80],
+        [91, 91, 90],
+    ], "with the arrival numbers of all its rows"
+
+
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_saved_segment_serves_under_either_order(numbered: bool, strict: bool) -> None:
-    before = segment("left", [5, 8, 9], [7, 8, 9] if numbered else None)
+    before = segment([5, 8, 9], [7, 8, 9] if numbered else None)
     after = sequenced(before, strict=strict)
     assert (after is before) == (strict == numbered)
     assert after.rows.column("id").equals(before.rows.column("id"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.engine import segment as module
 from millstream.engine.keys import GROUP_BITS, codes
-from millstream.engine.segment import Segment, _order, build, merge
+from millstream.engine.segment import Lot, Segment, _order, build, merge
 
 tuples = st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), min_size=1, max_size=12)
 wide = st.integers(0, 2**64 - 1)
@@ -22,17 +22,19 @@ some_codes = st.lists(
 )
 
 
-def segment(side: str, rows: list[tuple[int, int]], number: int = 1, batch: int = 1) -> Segment:
+def segment(
+    rows: list[tuple[int, int]], number: int = 1, batch: int = 1, hidden_from: frozenset[str] = frozenset()
+) -> Segment:
     keys = pa.array([key for key, _ in rows], pa.int64())
     times = pa.array([time for _, time in rows], pa.int64()).view(pa.timestamp("us", "UTC"))
     rows_ = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(number, side, batch, 7, rows_, "Ts", codes([keys], len(rows)))
+    return build(number, batch, Lot(7, hidden_from), rows_, "Ts", codes([keys], len(rows)))
 
 
 def of_codes(given: list[int]) -> Segment:
     times = pa.array(range(len(given)), pa.int64()).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([times], names=["Ts"])
-    return build(1, "left", 1, 1, rows, "Ts", np.array(given, dtype=np.uint64))
+    return build(1, 1, Lot(1), rows, "Ts", np.array(given, dtype=np.uint64))
 
 
 def rows_of(one: Segment) -> list[tuple[int, int]]:
@@ -41,7 +43,7 @@ def rows_of(one: Segment) -> list[tuple[int, int]]:
 
 @given(tuples)
 def test_a_segment_holds_its_rows_by_code_and_time(rows: list[tuple[int, int]]) -> None:
-    one = segment("left", rows)
+    one = segment(rows)
     by_code = dict(zip(*[list(some) for some in (range(4), codes([pa.array(range(4))], 4).tolist())], strict=True))
     assert rows_of(one) == sorted(rows, key=lambda row: (by_code[row[0]], row[1]))
     assert (one.first, one.last) == (min(time for _, time in rows), max(time for _, time in rows))
@@ -52,7 +54,7 @@ def test_a_segment_holds_its_rows_by_code_and_time(rows: list[tuple[int, int]]) 
 
 @given(st.lists(tuples, min_size=1, max_size=4))
 def test_merged_segments_hold_the_same_rows_in_order(parts: list[list[tuple[int, int]]]) -> None:
-    merged = merge(9, [segment("left", rows, number) for number, rows in enumerate(parts, start=1)])
+    merged = merge(9, [segment(rows, number) for number, rows in enumerate(parts, start=1)])
     assert sorted(rows_of(merged)) == sorted(row for rows in parts for row in rows)
     row_keys = merged.row_keys()
     assert np.all(row_keys[1:] >= row_keys[:-1])
@@ -68,11 +70,12 @@ def test_expired_rows_do_not_survive_a_merge(parts: list[list[tuple[int, int]]],
     kept = [row for rows in parts for row in rows if row[1] > expired]
     if not kept:
         return
-    segments = [segment("left", rows, number, batch=number) for number, rows in enumerate(parts, start=1)]
+    hidden = frozenset({"AB"})
+    segments = [segment(rows, number, number, hidden) for number, rows in enumerate(parts, start=1)]
     one = merge(9, segments, expired)
     assert sorted(rows_of(one)) == sorted(kept)
-    assert rows_of(one) == rows_of(segment("left", kept))
-    assert (one.number, one.side, one.batch, one.reach) == (9, "left", len(parts), 7)
+    assert rows_of(one) == rows_of(segment(kept))
+    assert (one.number, one.batch, one.lot) == (9, len(parts), Lot(7, hidden)), "still hidden from whom it was"
     assert one.first == min(time for _, time in kept)
     assert one.last >= max(time for _, time in kept)
 
@@ -80,7 +83,7 @@ def test_expired_rows_do_not_survive_a_merge(parts: list[list[tuple[int, int]]],
 def test_codes_that_differ_in_their_last_bits_only_are_sorted_too() -> None:
     given = np.array([5, 3, 4, 3, 2**63 + 1, 2**63, 5], dtype=np.uint64)
     times = pa.array(range(len(given)), pa.int64()).view(pa.timestamp("us", "UTC"))
-    one = build(1, "left", 1, 1, pa.RecordBatch.from_arrays([times], names=["Ts"]), "Ts", given)
+    one = build(1, 1, Lot(1), pa.RecordBatch.from_arrays([times], names=["Ts"]), "Ts", given)
     assert one.row_keys().tolist() == sorted(given.tolist())
     assert one.times.tolist() == [1, 3, 2, 0, 6, 5, 4]
 
@@ -113,7 +116,7 @@ def test_ranges_are_the_rows_of_a_code(given: list[int], sought: list[int], many
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=20), st.lists(st.integers(-7, 7), min_size=1, max_size=6))
 def test_times_are_located_in_each_range(times: list[int], asked: list[int]) -> None:
-    one = segment("left", [(0, time) for time in times])
+    one = segment([(0, time) for time in times])
     found = one.times
     for begin in range(len(times) + 1):
         for end in (begin, len(times)):
@@ -124,7 +127,7 @@ def test_times_are_located_in_each_range(times: list[int], asked: list[int]) -> 
 
 @given(tuples)
 def test_groups_are_contiguous(rows: list[tuple[int, int]]) -> None:
-    one = segment("left", rows)
+    one = segment(rows)
     ranges, of_rows = one.group_ranges(), one.row_keys() >> np.uint64(64 - GROUP_BITS)
     assert len(ranges) == (1 << GROUP_BITS) + 1
     for group in range(1 << GROUP_BITS):
@@ -133,7 +136,7 @@ def test_groups_are_contiguous(rows: list[tuple[int, int]]) -> None:
 
 
 def test_a_condition_is_evaluated_once() -> None:
-    one, asked = segment("left", [(1, 5), (2, 6)]), []
+    one, asked = segment([(1, 5), (2, 6)]), []
 
     def evaluate(some: Segment) -> np.ndarray:
         asked.append(some)

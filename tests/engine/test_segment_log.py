@@ -1,9 +1,10 @@
-"""The state of a side: nothing needed is lost, counts agree with rows, and what units name stays as it is."""
+"""The state of a pool: nothing needed is lost, counts agree with rows, and what units name stays as it is."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from millstream.engine import segment_log
 from millstream.engine.files import Files
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build
-from millstream.engine.segment_log import SegmentLog, StateCounts
+from millstream.engine.segment import Lot, Segment, build
+from millstream.engine.segment_log import SegmentLog
 from millstream.engine.store import FileStore, MemoryStore, Store
 
 REACHES = (20, 5, -2)
@@ -25,15 +26,18 @@ class Side:
     """A log, and beside it every row that was ever appended: (id, time, reach)."""
 
     def __init__(self, store: Store) -> None:
-        self.counts = StateCounts()
-        self.log = SegmentLog("left", store, self.counts)
+        numbers = count(1)
+        self.next_number = lambda: next(numbers)
+        self.log = SegmentLog(store, self.next_number)
         self.rows: list[tuple[int, int, int]] = []
+        self.hidden: dict[int, frozenset[str]] = {}
         self.batch = 0
         self.watermark = -(2**62)
 
-    def append(self, times: list[int], reach: int) -> None:
+    def append(self, times: list[int], reach: int, hidden_from: frozenset[str] = frozenset()) -> None:
         self.batch += 1
         ids = range(len(self.rows), len(self.rows) + len(times))
+        self.hidden |= dict.fromkeys(ids, hidden_from)
         self.rows += [(one, time, reach) for one, time in zip(ids, times, strict=True)]
         keys = pa.array([one % 3 for one in ids], pa.int64())
         rows = pa.RecordBatch.from_pydict(
@@ -43,9 +47,8 @@ class Side:
                 "Ts": pa.array(times, pa.int64()).view(pa.timestamp("us", "UTC")),
             }
         )
-        number = self.counts.next_number()
-        self.log.append([build(number, "left", self.batch, reach, rows, "Ts", codes([keys], len(times)))])
-        self.counts.taken += len(times)
+        lot = Lot(reach, hidden_from)
+        self.log.append([build(self.next_number(), self.batch, lot, rows, "Ts", codes([keys], len(times)))])
 
     def held(self) -> Counter[int]:
         return Counter(one for segment in self.log.segments for one in segment.rows.column("id").to_pylist())
@@ -55,17 +58,21 @@ class Side:
         assert set(held.values()) <= {1}, "a row is held once"
         needed = {one for one, time, reach in self.rows if time + reach > self.watermark}
         assert needed <= held.keys(), "what is needed is held"
-        assert self.counts.taken - self.counts.expired == held.total()
+        assert len(self.rows) - self.log.expired == held.total()
         by_batch = [(segment.batch, segment.number) for segment in self.log.segments]
         assert by_batch == sorted(by_batch), "the oldest first"
         reaches = {one: reach for one, _, reach in self.rows}
         for segment in self.log.segments:
             assert {reaches[one] for one in segment.rows.column("id").to_pylist()} == {segment.reach}
+            hidden = {self.hidden[one] for one in segment.rows.column("id").to_pylist()}
+            assert hidden == {segment.hidden_from}, "what some may not see is never with what they may"
 
 
+HIDDEN = (frozenset[str](), frozenset({"A B"}), frozenset({"A B", "A C"}))
+lots = st.builds(Lot, st.sampled_from(REACHES[:2]), st.sampled_from(HIDDEN)) | st.just(Lot(REACHES[2]))
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("append"), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.sampled_from(REACHES)),
+        st.tuples(st.just("append"), st.lists(st.integers(0, 9), min_size=1, max_size=6), lots),
         st.tuples(st.just("tidy"), st.integers(0, 12), st.sets(st.integers(0, 5))),
         st.tuples(st.just("keep")),
     ),
@@ -83,8 +90,8 @@ def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
         clock = 0
         for what, *rest in steps:
             if what == "append":
-                times, reach = rest
-                side.append([clock + time for time in times], reach)
+                times, lot = rest
+                side.append([clock + time for time in times], *lot)
                 clock += 3
             elif what == "tidy":
                 passed, places = rest
@@ -125,7 +132,7 @@ def test_what_has_expired_goes_and_small_neighbours_become_one() -> None:
     assert [len(one) for one in before] == [2] * 10, "and changes none"
     side.log.tidy(60, set(), 1)
     assert not side.log.segments
-    assert side.counts.taken == side.counts.expired == 20
+    assert side.log.expired == 20
 
 
 def test_expired_rows_of_a_long_segment_leave_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +169,15 @@ def test_a_saved_side_goes_on_as_it_was(in_files: bool, tmp_path: Path) -> None:
     for start in (0, 100, 200):
         side.append([start, start + 1], 500)
     side.append([201], 5)
+    side.append([202], 5, frozenset({"A C", "A B"}))
     side.log.keep()
     entries = side.log.saved()
+    assert entries[-1].hidden_from == ("A B", "A C"), "in one order, whatever the set's"
     if in_files:
         assert all(len(entry.stamps) == 2 for entry in entries)
         store = FileStore(files, "b-")
     loaded = [store.load(entry) for entry in entries]
-    again = SegmentLog("left", store, side.counts)
+    again = SegmentLog(store, side.next_number)
     again.restore(loaded)
     assert [told(one) for one in again.segments] == [told(one) for one in side.log.segments]
     again.keep()
@@ -183,7 +192,7 @@ def test_a_saved_side_goes_on_as_it_was(in_files: bool, tmp_path: Path) -> None:
 
 
 def told(one: Segment) -> tuple[object, ...]:
-    return one.number, one.side, one.batch, one.reach, one.first, one.last, one.rows.to_pylist(), one.keys.tolist()
+    return one.number, one.batch, one.lot, one.first, one.last, one.rows.to_pylist(), one.keys.tolist()
 
 
 def test_the_store_never_sees_what_came_and_went_between(tmp_path: Path) -> None:
@@ -196,3 +205,12 @@ def test_the_store_never_sees_what_came_and_went_between(tmp_path: Path) -> None
     (one,) = side.log.segments
     assert files.names() == [f"{one.number}.arrow", f"{one.number}.index.arrow"]
     assert side.log.kept(one) is one, "kept once"
+
+
+def test_rows_that_are_hidden_from_some_are_merged_with_their_like_only() -> None:
+    side = Side(MemoryStore())
+    for start in range(8):
+        side.append([start], 500, frozenset({"A B"}) if start % 2 else frozenset())
+    side.log.tidy(0, set(), 1)
+    assert {one.hidden_from: len(one) for one in side.log.segments} == {frozenset({"A B"}): 4, frozenset(): 4}
+    assert len(side.log.segments) == 2

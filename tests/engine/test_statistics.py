@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.keys import GROUP_BITS, codes
-from millstream.engine.segment import Segment, build
+from millstream.engine.keys import codes
+from millstream.engine.segment import Lot, Segment, build
 from millstream.engine.statistics import ChainStatistics, Measured
 from millstream.model.interval import Interval
 
 SLICES = (Interval(-5, 0), Interval(0, 9))
 
 
-def segment(side: str, keys: list[int], batch: int = 1) -> Segment:
+def segment(keys: list[int], batch: int = 1) -> Segment:
     column = pa.array(keys, pa.int64())
     times = pa.array(range(len(keys)), pa.int64()).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([column, times], names=["k", "Ts"])
-    return build(1, side, batch, 1, rows, "Ts", codes([column], len(keys)))
+    return build(1, batch, Lot(1), rows, "Ts", codes([column], len(keys)))
 
 
 work = st.tuples(
@@ -36,8 +35,7 @@ work = st.tuples(
 def test_a_slice_has_the_sums_of_its_units(units: list[tuple[Interval, int, int, int, int, int]]) -> None:
     statistics = ChainStatistics()
     for interval, probes, states, pairs, nanoseconds, batch in units:
-        probe, state = segment("left", [0] * probes, batch), segment("right", [0] * states)
-        statistics.done(interval, probe, state, pairs, nanoseconds)
+        statistics.done(interval, segment([0] * probes, batch), states, pairs, nanoseconds)
     for interval in SLICES:
         own = [unit[1:] for unit in units if unit[0] == interval]
         probes = sum(probes for probes, *_ in own)
@@ -51,21 +49,6 @@ def test_a_slice_has_the_sums_of_its_units(units: list[tuple[Interval, int, int,
             last_batch=max((batch for *_, batch in own), default=0),
         )
         assert statistics.slices[interval].nanoseconds_per_probe == (nanoseconds / probes if probes else 0)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["left", "right"]), st.lists(st.integers(), min_size=1)), max_size=5))
-def test_arriving_rows_are_counted_by_side_and_by_group(arrived: list[tuple[str, list[int]]]) -> None:
-    arrived = [(side, [key % 2**63 for key in keys]) for side, keys in arrived]
-    statistics = ChainStatistics()
-    for side, keys in arrived:
-        statistics.arrived(side, [segment(side, keys), segment(side, keys[:1])])
-    groups = np.zeros(1 << GROUP_BITS, dtype=np.int64)
-    for _, keys in arrived:
-        coded = codes([pa.array([*keys, keys[0]], pa.int64())], len(keys) + 1)
-        np.add.at(groups, (coded >> np.uint64(64 - GROUP_BITS)).astype(np.int64), 1)
-    assert statistics.group_rows.tolist() == groups.tolist()
-    for side in ("left", "right"):
-        assert statistics.rows[side] == sum(len(keys) + 1 for own, keys in arrived if own == side)
 
 
 def test_every_query_that_gets_rows_is_said_to() -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from millstream.compile import compile_script
-from millstream.engine.chain_manifest import SegmentEntry
 from millstream.engine.engine import Engine
 from millstream.engine.files import DamagedFileError, Files, Stamp, stamp_of
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build
+from millstream.engine.pool_manifest import SegmentEntry
+from millstream.engine.segment import Lot, Segment, build
 from millstream.engine.store import FileStore, MemoryStore, files_of, keep_rows, load_rows, stamp_in
 from millstream.lab.workloads.generators import Sensors
 
@@ -31,20 +31,20 @@ def some_segment() -> Segment:
             "Ts": pa.array([START + timedelta(seconds=s) for s in (5, 1, 2, 9)], pa.timestamp("us", "UTC")),
         }
     )
-    return build(7, "left", 3, 60_000_000, rows, "Ts", codes([rows.column("k")], 4))
+    return build(7, 3, Lot(60_000_000, frozenset({"A B", "A C"})), rows, "Ts", codes([rows.column("k")], 4))
 
 
 def entry_of(s: Segment) -> SegmentEntry:
     return SegmentEntry(
         number=s.number,
         name=str(s.number),
-        side=s.side,
         batch=s.batch,
         reach=s.reach,
         rows=len(s),
         nbytes=s.nbytes,
         first=s.first,
         last=s.last,
+        hidden_from=tuple(s.hidden_from),
     )
 
 
@@ -54,7 +54,7 @@ def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
     again = FileStore(Files.at(tmp_path)).load(entry_of(segment))
     for other in (kept, again):
         assert other.rows.equals(segment.rows)
-        assert (other.number, other.side, other.batch, other.reach) == (7, "left", 3, 60_000_000)
+        assert (other.number, other.batch, other.lot) == (7, 3, Lot(60_000_000, frozenset({"A B", "A C"})))
         assert np.array_equal(other.keys, segment.keys)
         assert np.array_equal(other.starts, segment.starts)
         assert np.array_equal(other.times, segment.times)
@@ -63,7 +63,7 @@ def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_rows_are_mapped_and_not_read(tmp_path: Path) -> None:
     before = pa.total_allocated_bytes()
     rows = Sensors(rate=100_000, seconds=1).table(1).combine_chunks().to_batches()[0]
-    segment = build(1, "left", 1, 1, rows, "Ts", codes([rows.column("LocationId")], rows.num_rows))
+    segment = build(1, 1, Lot(1), rows, "Ts", codes([rows.column("LocationId")], rows.num_rows))
     FileStore(Files.at(tmp_path)).keep(segment)
     entry = entry_of(segment)
     del rows, segment
@@ -100,7 +100,7 @@ def of_fewer_rows(place: Path, ending: str) -> bytes:
     segment = some_segment()
     rows = segment.rows.slice(0, 2)
     FileStore(Files.at(place / "other")).keep(
-        build(7, "left", 3, 60_000_000, rows, "Ts", codes([rows.column("k")], rows.num_rows))
+        build(7, 3, Lot(60_000_000, frozenset({"A B", "A C"})), rows, "Ts", codes([rows.column("k")], rows.num_rows))
     )
     return (place / "other" / f"7{ending}").read_bytes()
 
@@ -142,7 +142,7 @@ def test_large_segments_are_mapped_and_small_ones_left_as_they_are(tmp_path: Pat
     rows = pa.RecordBatch.from_pydict(
         {"k": np.arange(20_000), "Ts": pa.array(np.arange(20_000)).view(pa.timestamp("us"))}
     )
-    large = build(8, "left", 3, 1, rows, "Ts", codes([rows.column("k")], rows.num_rows))
+    large = build(8, 3, Lot(1), rows, "Ts", codes([rows.column("k")], rows.num_rows))
     kept = store.keep(large)
     assert kept is not large
     assert kept.rows.equals(large.rows)
@@ -196,7 +196,7 @@ def test_an_engine_on_files_gives_what_one_in_memory_gives(tmp_path: Path, batch
         for warm, wet in zip(sensors.batches(1, batches), sensors.batches(2, batches), strict=True):
             engine.feed({"Warm": warm, "Wet": wet})
         counted.append(sum(rows))
-        alive = {segment.number for run in engine.chains() for side in run.segments.values() for segment in side}
+        alive = {segment.number for pool in engine.pools() for segment in pool.segments}
         if directory:
-            assert {int(path.name.split(".")[0]) for path in directory.glob("*/*.arrow")} == alive
+            assert {int(path.name.split(".")[0]) for path in directory.glob("*.arrow")} == alive
     assert counted[0] == counted[1] > 0

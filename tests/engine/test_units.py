@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.engine.keys import codes
-from millstream.engine.segment import Segment, build
+from millstream.engine.segment import Lot, Segment, build
 from millstream.engine.slice_paths import ages
 from millstream.engine.units import Ledger, Task, Unit, needed
 from millstream.model.interval import Interval
+from millstream.plan.nodes import LEFT, RIGHT
 
 SLICES = (Interval(-8, -3), Interval(-3, 0), Interval(0, 5), Interval(5, 8))
 REACH = 8
 
 
-def segment(number: int, side: str, times: list[int], batch: int = 1, reach: int = REACH) -> Segment:
+def segment(number: int, times: list[int], batch: int = 1, reach: int = REACH) -> Segment:
     column = pa.array(times, pa.int64())
     rows = pa.RecordBatch.from_arrays([column.view(pa.timestamp("us", "UTC"))], names=["Ts"])
-    return build(number, side, batch, reach, rows, "Ts", codes([column], len(times)))
+    return build(number, batch, Lot(reach), rows, "Ts", codes([column], len(times)))
 
 
 times = st.lists(st.integers(0, 6), min_size=1, max_size=4)
@@ -42,15 +44,15 @@ def test_pairs_that_are_needed_lie_within(
     left: list[int], right: list[int], left_reach: int, right_reach: int, lo: int, width: int, right_probes: bool
 ) -> None:
     """A left tuple is needed by later ones that are less than its reach away; a right one by earlier ones."""
-    sides = [segment(1, "left", left, reach=left_reach), segment(2, "right", right, reach=right_reach)]
-    probe, state = sides[::-1] if right_probes else sides
+    sides = [segment(1, left, reach=left_reach), segment(2, right, reach=right_reach)]
+    probe, state, at = (*sides[::-1], RIGHT) if right_probes else (*sides, LEFT)
     inside = {
         b - a for a in left for b in right if lo <= b - a < lo + width and b - a < left_reach and a - b < right_reach
     }
-    low, high = needed(probe, state)
+    low, high = needed(probe, at, state)
     assert all(low <= difference < high for difference in inside)
     if inside:
-        within = Unit(probe, state, Interval(lo, lo + width)).within
+        within = Unit(probe, at, ((state,),), Interval(lo, lo + width)).within
         assert all(within.lo <= difference < within.hi for difference in inside)
         assert Interval(lo, lo + width).covers(within)
     assert low >= min(right) - max(left)
@@ -58,12 +60,23 @@ def test_pairs_that_are_needed_lie_within(
 
 
 def test_a_task_knows_its_ages_and_the_earliest_time_of_its_rows() -> None:
-    probe, states = segment(9, "left", [4, 6]), (segment(1, "right", [1, 9]), segment(2, "right", [5, 7]))
-    task = Task(probe, Interval(-8, -3), states)
+    probe, early, late = segment(9, [4, 6]), segment(1, [1, 9]), segment(2, [5, 7])
+    lookups = (((early,),), ((late,),))
+    task = Task(probe=probe, at=RIGHT, interval=Interval(-8, -3), lookups=lookups)
     assert (task.near, task.far) == (4, 9)
     assert task.first == 4
-    assert Task(probe, Interval(0, 5), states[1:]).first == 5
-    assert list(task.units()) == [Unit(probe, state, Interval(-8, -3)) for state in states]
+    assert Task(probe=probe, at=RIGHT, interval=Interval(0, 5), lookups=lookups[1:]).first == 5
+    assert list(task.units()) == [Unit(probe, RIGHT, lookup, Interval(-8, -3)) for lookup in lookups]
+
+
+@given(probe=times, steps=st.lists(st.lists(times, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_no_result_of_several_streams_is_earlier_than_its_task_says(
+    probe: list[int], steps: list[list[list[int]]]
+) -> None:
+    lookup = tuple(tuple(segment(1, some) for some in step) for step in steps)
+    task = Task(probe=segment(9, probe), at=1, interval=SLICES[2], lookups=(lookup,))
+    of_steps = [[time for some in step for time in some] for step in steps]
+    assert task.first == min(map(max, product(probe, *of_steps)))
 
 
 class Recount:
@@ -73,13 +86,13 @@ class Recount:
         self.ledger = Ledger()
         self.units: list[Unit] = []
         self.halves = False
-        self.seen: set[int] = set()
+        self.seen: set[tuple[int, int]] = set()
 
     def add(self, units: list[Unit]) -> None:
         """Units of a segment that is new or still on its way: one that is done gets no more."""
-        on_their_way = {walk.probe.number for walk in self.ledger.in_progress()}
-        units = [unit for unit in units if unit.probe.number in on_their_way or unit.probe.number not in self.seen]
-        self.seen |= {unit.probe.number for unit in units}
+        on_their_way = {walk.name for walk in self.ledger.in_progress()}
+        units = [unit for unit in units if _name(unit) in on_their_way or _name(unit) not in self.seen]
+        self.seen |= {_name(unit) for unit in units}
         self.ledger.add(units)
         self.units += units
 
@@ -90,10 +103,10 @@ class Recount:
     def check(self) -> None:
         ledger, left = self.ledger, self.units
         assert len(ledger) == len(left)
-        assert Counter(map(_told, ledger.units())) == Counter(map(_told, left))
-        assert ledger.segments() == {one.number for unit in left for one in (unit.probe, unit.state)}
-        assert ledger.memory() == sum({unit.probe.number: unit.probe.nbytes for unit in left}.values())
-        assert {progress.probe.number for progress in ledger.in_progress()} == {unit.probe.number for unit in left}
+        assert Counter(map(repr, map(_told, ledger.units()))) == Counter(map(repr, map(_told, left)))
+        assert ledger.segments() == {one.number for unit in left for one in (unit.probe, *_looked_up(unit))}
+        assert ledger.memory() == sum({_name(unit): unit.probe.nbytes for unit in left}.values())
+        assert {progress.name for progress in ledger.in_progress()} == set(map(_name, left))
 
     def check_earliest(self) -> None:
         """Apart, because the ledger tidies up when it is asked for it."""
@@ -101,7 +114,7 @@ class Recount:
         found = {interval: (first, batch) for interval, first, batch in ledger.earliest()}
         wanted = {
             interval: min(
-                (max(unit.probe.first, unit.state.first), unit.probe.batch)
+                (max(unit.probe.first, *(min(one.first for one in step) for step in unit.lookup)), unit.probe.batch)
                 for unit in left
                 if unit.interval == interval
             )
@@ -113,19 +126,33 @@ class Recount:
             assert found[interval] <= place if self.halves else found[interval] == place
 
 
-def _told(unit: Unit) -> tuple[int, int, Interval]:
-    return unit.probe.number, unit.state.number, unit.interval
+def _name(unit: Unit) -> tuple[int, int]:
+    return unit.probe.number, unit.at
+
+
+def _looked_up(unit: Unit) -> list[Segment]:
+    return [one for step in unit.lookup for one in step]
+
+
+def _told(unit: Unit) -> tuple[object, ...]:
+    return _name(unit), [[one.number for one in step] for step in unit.lookup], unit.interval
 
 
 @st.composite
 def additions(draw: st.DrawFn, count: int) -> list[list[Unit]]:
-    """For each of some probing segments its units with some states, in two goes of different slices."""
-    states = [segment(100 + n, "right", draw(times), draw(st.integers(1, 9))) for n in range(2)]
+    """For each of some probing segments its units at two positions, in two goes of different slices."""
+    states = [segment(100 + n, draw(times), draw(st.integers(1, 9))) for n in range(3)]
+    # Two streams meet one segment at a time, more streams look up several at each step.
+    lookups = draw(
+        st.sampled_from([[((one,),) for one in states[:2]], [((states[0],), tuple(states[1:])), ((states[1],),) * 2]])
+    )
     found: list[list[Unit]] = []
     late: list[list[Unit]] = []
     for number in range(count):
-        probe = segment(number, "left", draw(times), 10 + number)
-        own = [Unit(probe, state, one) for one in SLICES for state in states if draw(st.booleans())]
+        probe = segment(number, draw(times), 10 + number)
+        own = [
+            Unit(probe, at, lookup, one) for at in (0, 2) for one in SLICES for lookup in lookups if draw(st.booleans())
+        ]
         later = draw(st.sets(st.sampled_from(SLICES)))
         found.append([unit for unit in own if unit.interval not in later])
         late.append([unit for unit in own if unit.interval in later])
@@ -175,7 +202,7 @@ def _halved(unit: Unit) -> Iterator[Unit]:
         return
     middle = (unit.interval.lo + unit.interval.hi) // 2
     for lo, hi in ((unit.interval.lo, middle), (middle, unit.interval.hi)):
-        yield Unit(unit.probe, unit.state, Interval(lo, hi))
+        yield Unit(unit.probe, unit.at, unit.lookup, Interval(lo, hi))
 
 
 @given(data=st.data())
@@ -184,39 +211,44 @@ def test_a_segment_goes_from_near_to_far_and_meets_the_youngest_state_first(data
     ledger = Ledger()
     ledger.add(first)
     ledger.add(later)
-    whole = sorted({unit.interval for unit in first + later}, key=lambda one: (*ages(one), one.lo))
-    found = []
+    done = 0
     for progress in ledger.in_progress():
+        own = [unit for unit in first + later if unit.at == progress.at]
+        whole = sorted({unit.interval for unit in own}, key=lambda one: (*ages(one), one.lo))
         assert progress.whole == tuple(whole)
+        found = []
         while progress.tasks:
-            assert progress.whole[progress.at] == progress.tasks[-1].interval
+            assert progress.whole[progress.stage] == progress.tasks[-1].interval
             found.append(ledger.take(progress))
-    assert len(found) == len(first + later)
-    assert found == sorted(found, key=lambda unit: (whole.index(unit.interval), -unit.state.batch))
+        assert Counter(map(repr, map(_told, found))) == Counter(map(repr, map(_told, own))), "its own, once each"
+        youngest = [(whole.index(unit.interval), -max(one.batch for one in _looked_up(unit))) for unit in found]
+        assert youngest == sorted(youngest)
+        done += len(found)
+    assert done == len(first + later)
 
 
 def test_fresh_walks_are_told_once() -> None:
-    ledger, state = Ledger(), segment(1, "right", [0])
-    probes = [segment(number, "left", [0], batch=number) for number in (2, 3)]
-    ledger.add(Unit(probe, state, SLICES[2]) for probe in probes)
+    ledger, lookup = Ledger(), ((segment(1, [0]),),)
+    probes = [segment(number, [0], batch=number) for number in (2, 3)]
+    ledger.add(Unit(probe, LEFT, lookup, SLICES[2]) for probe in probes)
     assert [progress.probe for progress in ledger.fresh()] == probes
     assert not ledger.fresh()
     assert ledger.now == 3
-    ledger.add([Unit(probes[0], state, SLICES[1])])
+    ledger.add([Unit(probes[0], LEFT, lookup, SLICES[1])])
     (progress,) = ledger.fresh()
     assert [task.interval for task in progress.tasks] == [SLICES[1], SLICES[2]], "the next one last"
     ledger.take_all()
-    ledger.add([Unit(probes[1], state, SLICES[1])])
+    ledger.add([Unit(probes[1], LEFT, lookup, SLICES[1])])
     ledger.take_all()
     assert not ledger.fresh(), "what has gone is not new"
 
 
 def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
-    probe, states = segment(9, "left", [0, 3]), [segment(number, "right", [1, 2]) for number in (1, 2)]
+    probe, states = segment(9, [0, 3]), [segment(number, [1, 2]) for number in (1, 2)]
     near, middle, far = Interval(0, 2), Interval(2, 4), Interval(4, 8)
 
     def units(interval: Interval) -> list[Unit]:
-        return [Unit(probe, state, interval) for state in states]
+        return [Unit(probe, LEFT, ((state,),), interval) for state in states]
 
     ledger = Ledger()
     ledger.add(units(middle) + units(far))
@@ -229,3 +261,31 @@ def test_units_added_to_a_segment_on_its_way_come_in_their_place() -> None:
     (progress,) = ledger.fresh()
     assert [ledger.take_task(progress).interval for _ in range(2)] == [near, far]
     assert not ledger.in_progress()
+
+
+def test_a_segment_that_probes_from_two_positions_is_needed_until_both_are_done() -> None:
+    """As in a stream joined with itself."""
+    probe, state = segment(9, [0, 3]), segment(1, [1, 2])
+    ledger = Ledger()
+    ledger.add(Unit(probe, at, ((state,),), SLICES[2]) for at in (LEFT, RIGHT))
+    assert {one.name: len(one.tasks) for one in ledger.fresh()} == {(9, LEFT): 1, (9, RIGHT): 1}
+    left, right = sorted(ledger.in_progress(), key=lambda one: one.name)
+    assert ledger.take_task(left).at == LEFT
+    assert ledger.segments() == {9, 1}
+    assert {interval for interval, *_ in ledger.earliest()} == {SLICES[2]}, "the other one waits there still"
+    assert ledger.take(right) == Unit(probe, RIGHT, ((state,),), SLICES[2])
+    assert not ledger.segments()
+    assert not list(ledger.earliest())
+    assert (len(ledger), ledger.memory()) == (0, 0)
+
+
+def test_a_segment_stays_while_any_step_of_a_unit_looks_it_up() -> None:
+    probe, one, two = segment(9, [0]), segment(1, [0]), segment(2, [0])
+    ledger = Ledger()
+    ledger.add([Unit(probe, 0, ((one,), (one, two)), SLICES[0]), Unit(probe, 0, ((two,), (two,)), SLICES[3])])
+    (progress,) = ledger.in_progress()
+    assert ledger.segments() == {9, 1, 2}
+    ledger.take(progress)
+    assert ledger.segments() == {9, 2}
+    ledger.take(progress)
+    assert not ledger.segments()

@@ -21,7 +21,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.files import DamagedFileError, Files
 from millstream.engine.keys import codes
 from millstream.engine.release import OrderedBuffer, OrderedRun
-from millstream.engine.segment import Segment, build, merge
+from millstream.engine.segment import Lot, Segment, build, merge
 from millstream.errors import QueryFailed
 from millstream.testing import run
 
@@ -108,6 +108,10 @@ def _table(engine: Engine, name: str, some: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(some, schema=arrow_schema(engine.plan.script.streams["AB".index(name)]))
 
 
+def segments(engine: Engine, stream: str) -> list[Segment]:
+    return [one for pool in engine.pools() if pool.pool.stream.name == stream for one in pool.segments]
+
+
 def test_pairs_with_a_shared_bound_are_bounded_too(lower: Callable[[], None]) -> None:
     script = STREAMS + "".join(
         f"CREATE QUERY q{n} AS SELECT {WIDE} {EQUAL} AND length(A.s) + length(B.s) > {500 + n} WINDOW 9 SECONDS;"
@@ -151,7 +155,7 @@ def texts(number: int, count: int, width: int, first: int = 0, reach: int = 10**
     keys = pa.array(np.arange(count))
     times = pa.array(np.arange(first, first + count)).view(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([keys, pa.array(["x" * width] * count), times], names=["k", "s", "Ts"])
-    return build(number, "left", number, reach, batch, "Ts", codes([keys], count))
+    return build(number, number, Lot(reach), batch, "Ts", codes([keys], count))
 
 
 def test_no_merge_makes_a_segment_larger_than_columns_can_hold(lower: Callable[[], None]) -> None:
@@ -177,7 +181,7 @@ def test_few_wide_rows_are_worth_trimming(lower: Callable[[], None]) -> None:
     for second in (50, 100):
         later = [{"k": 1, "s": "", "n": [], "v": 0, "Ts": START + timedelta(seconds=second)}]
         engine.feed({name: _table(engine, name, later) for name in "AB"})
-    kept = engine.chains()[0].segments["left"]
+    kept = segments(engine, "A")
     assert sum(map(len, kept)) < 300
 
 
@@ -196,7 +200,7 @@ def test_a_batch_larger_than_columns_can_hold_is_taken_in_whole(
         name: pa.concat_tables([one.slice(start, 9) for start in range(0, 70, 9)]) for name, one in tables.items()
     }
     engine.feed(chunks, budget)
-    assert len(engine.chains()[0].segments["left"]) > 1, "more than one batch of Arrow's"
+    assert len(segments(engine, "A")) > 1, "more than one batch of Arrow's"
     assert bool(engine.deferred) == (budget is not None)
     engine.close()
     assert plain(found) == wanted
@@ -265,4 +269,4 @@ def test_more_than_two_gigabytes_of_a_column(tmp_path: Path, order: str) -> None
     engine.feed({"B": pa.table({"k": pa.array(keys, pa.int32()), "v": pa.array(keys, pa.int32()), "Ts": at})})
     engine.close()
     assert (count, bytes_) == (60_600, 60_600 * 40_000)
-    assert all(one.bulk <= 2**30 for one in engine.chains()[0].segments["left"])
+    assert all(one.bulk <= 2**30 for one in segments(engine, "A"))

@@ -16,7 +16,7 @@ SECOND = 1_000_000
 def test_streams_stand_in_the_order_of_their_names(planned: Callable[..., Plan]) -> None:
     plan = planned("SELECT A.k FROM B, A WHERE B.k = A.k AND A.Ts BETWEEN B.Ts AND B.Ts + INTERVAL '5' SECOND")
     (member,) = plan.members
-    assert member.flipped
+    assert member.order == (1, 0)
     assert [stream.name for stream in member.streams] == ["A", "B"]
     assert member.interval == Interval.between(-5 * SECOND, 0)
 
@@ -55,7 +55,6 @@ def test_a_self_join_on_different_columns_is_oriented_by_its_key(planned: Callab
 @pytest.mark.parametrize(
     ("select", "words"),
     [
-        ("SELECT A.k FROM A, B, A c WHERE A.k = B.k AND B.k = c.k WINDOW 1 SECOND", "3 streams"),
         ("SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 100 ROWS", "ROWS"),
     ],
 )

@@ -47,14 +47,36 @@ def test_gaps_self_joins_several_chains_and_one_way_windows(
     golden("explain.txt", as_text(plan))
 
 
+def test_pools_and_walks_of_several_streams(golden: Callable[[str, str], None]) -> None:
+    streams = "".join(
+        f"CREATE STREAM {name} (k INT, j STRING, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts', rate = 80, keys = 40);\n"
+        for name in "ABC"
+    )
+    selects = (
+        f"{JOIN} WINDOW 1 MINUTE",
+        "SELECT A.k FROM A, B, C WHERE A.k = B.k AND B.k = C.k AND C.v > 1 WINDOW 1 MINUTE",
+        "SELECT A.k FROM A, B, C WHERE A.k = C.k AND A.k = B.k AND A.v + B.v > C.v WINDOW 10 SECONDS",
+        "SELECT A.k FROM A, B, C WHERE A.k = B.k AND B.j = C.j WINDOW A 1 MINUTE, B 5 SECONDS, C 2 MINUTES",
+        "SELECT x.k FROM A x, A y, B WHERE x.k = y.k AND y.k = B.k AND x.Ts <= y.Ts AND y.Ts <= B.Ts"
+        " AND B.Ts <= x.Ts + INTERVAL '1' MINUTE",
+        "SELECT A.k FROM A, B, C WHERE A.v < B.v AND B.v < C.v WINDOW 1 SECOND",
+    )
+    queries = "".join(f"CREATE QUERY q{number} AS {select};\n" for number, select in enumerate(selects, 1))
+    plan = compile_script(streams + queries)
+    golden("explain_pools.txt", as_text(plan))
+    golden("explain_pools.json", as_json(plan))
+    golden("explain_pools.dot", as_dot(plan))
+
+
 def test_a_script_without_queries(planned: Callable[..., Plan]) -> None:
     assert "No queries." in as_text(planned())
-    assert json.loads(as_json(planned())) == {"chains": []}
+    nothing = {"chains": [], "pools": [], "memory_rows": 0, "memory_rows_per_chain": 0}
+    assert json.loads(as_json(planned())) == nothing
 
 
 def test_json_has_the_documented_shape() -> None:
     (chain,) = json.loads(as_json(compile_script(EXAMPLE)))["chains"]
-    assert set(chain) == {"streams", "key", "slices", "memory_rows", "cpu_cost"}
+    assert set(chain) == {"streams", "key", "slices", "walks", "memory_rows", "cpu_cost"}
     assert chain["streams"] == ["Humidity", "Temperature"]
     assert chain["key"] == ["Humidity.LocationId = Temperature.LocationId"]
     for piece in chain["slices"]:

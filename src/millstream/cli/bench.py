@@ -158,6 +158,47 @@ def burst() -> None:
     _show(report(_tell))
 
 
+@bench.command()
+@click.option("--rows", type=int, default=100_000, show_default=True, help="Rows of each stream, 100 a second.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--native/--no-native", default=True, show_default=True, help="Whether to run native Spark joins too.")
+@_PLACE
+def pools(rows: int, batches: int, native: bool, place: Path | None) -> None:
+    """The state of eight queries over four streams: in pools, per chain, and as native Spark joins."""
+    from millstream.lab.bench.pools import report
+
+    _show(report(rows, batches, native=native, place=place, tell=_tell))
+
+
+@bench.command("three-way")
+@click.option("--rows", type=int, default=300_000, show_default=True, help="Rows of each stream, 200 a second.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--rounds", type=int, default=3, show_default=True, help="Turns each takes, except native joins.")
+@click.option("--native/--no-native", default=True, show_default=True, help="Whether to run native Spark joins too.")
+@_PLACE
+def three_way(rows: int, batches: int, rounds: int, native: bool, place: Path | None) -> None:
+    """Joins of two and three streams on Millstream, as native Spark joins and in DuckDB, every row checked."""
+    from millstream.lab.bench.three_way import report
+
+    _show(report(rows, batches, rounds, native=native, place=place, tell=_tell))
+
+
+@bench.command("op-sched-sql")
+@click.option("--rate", type=float, default=8_000, show_default=True, help="Rows a second of event time, all streams.")
+@click.option("--seconds", type=int, default=60, show_default=True, help="Seconds of event time, a file each.")
+@click.option("--every", type=float, default=0.5, show_default=True, help="Seconds by the clock from file to file.")
+@click.option("--budget", type=float, default=50, show_default=True, help="Milliseconds a slot works in a batch.")
+@click.option("--policies", default="", help="Policies to run, separated by commas; those of op-sched if left out.")
+@_PLACE
+def op_sched_sql(rate: float, seconds: int, every: float, budget: float, policies: str, place: Path | None) -> None:
+    """Sixteen queries over five streams on Spark: response and queue memory under each policy, every row checked."""
+    from millstream.lab.bench.op_sched_sql import POLICIES, report
+    from millstream.model.settings import POLICY_NAMES
+
+    chosen = [_one_of(name, POLICY_NAMES, "policy") for name in _names(policies)] or POLICIES
+    _show(report(rate, seconds, every=every, budget=budget, policies=chosen, place=place, tell=_tell))
+
+
 @bench.group()
 def paper() -> None:
     """The papers' experiments, one command each."""

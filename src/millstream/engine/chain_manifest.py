@@ -11,8 +11,8 @@ from millstream.plan.nodes import PoolName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredUnit:
-    """A unit by the numbers of its segments: the one that probes, from its position, and those it looks up at each
-    step.
+    """A unit by the numbers of its segments: the one that probes, from its position, and those it looks up at each of
+    the others.
     """
 
     probe: int

@@ -108,10 +108,10 @@ class ChainRun:
         return self._visible(self.chain.pools[at], self._pools[self.chain.pools[at]].fresh)
 
     def _seen_from(self, at: int) -> list[list[Segment]]:
-        """The segments that a stream which arrives at a position sees at each step of its walk."""
+        """The segments that a stream which arrives at a position sees at the others."""
         return [
             self._visible(step.pool, self._pools[step.pool].seen_from(at, step.position))
-            for step in self.chain.walks[at]
+            for step in sorted(self.chain.walks[at], key=lambda step: step.position)
         ]
 
     def _visible(self, pool: PoolName, segments: list[Segment]) -> list[Segment]:

@@ -59,7 +59,7 @@ class CompiledChain:
     def units(
         self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], only: Slice | None = None
     ) -> Iterator[Unit]:
-        """The units of a probing segment with the segments it sees at each step of its walk: one per slice that may
+        """The units of a probing segment with the segments it sees at the other positions: one per slice that may
         have pairs for a query that may see them; of two streams, one per slice and segment.
         """
         slices = self.chain.slices if only is None else (only,)
@@ -76,12 +76,13 @@ class CompiledChain:
     def _walks(
         self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], intervals: Sequence[Interval]
     ) -> Iterator[Unit]:
-        """Segments out of reach of the probing one are left out; without any at some step there are no results."""
+        """Segments out of reach of the probing one are left out; without any at some position there are no results."""
+        others = [position for position in range(len(self.chain.streams)) if position != at]
         for interval in intervals:
             hulls = self.hulls(interval)
             lookup = tuple(
-                tuple(state for state in some if _in_reach(probe, state, hulls[at, step.position]))
-                for step, some in zip(self.chain.walks[at], seen, strict=True)
+                tuple(state for state in some if _in_reach(probe, state, hulls[at, position]))
+                for position, some in zip(others, seen, strict=True)
             )
             if all(lookup):
                 yield Unit(probe, at, lookup, interval)

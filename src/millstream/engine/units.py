@@ -19,7 +19,7 @@ from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
 
 Lookup = tuple[tuple[Segment, ...], ...]
-"""The segments that a probing segment looks up, at each step of its walk."""
+"""The segments that a probing segment looks up, at each of the other positions: the order of a walk may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Task:
     def first(self) -> int:
         """The earliest time a result row can have: the latest of its rows' times."""
         return min(
-            max(self.probe.first, *(min(one.first for one in step) for step in lookup)) for lookup in self.lookups
+            max(self.probe.first, *(min(one.first for one in some) for some in lookup)) for lookup in self.lookups
         )
 
     def units(self) -> Iterator[Unit]:
@@ -253,8 +253,8 @@ class Ledger:
 
 
 def _numbers(lookups: Iterable[Lookup]) -> Iterator[int]:
-    return (one.number for lookup in lookups for step in lookup for one in step)
+    return (one.number for lookup in lookups for some in lookup for one in some)
 
 
 def _youngest_first(lookup: Lookup) -> int:
-    return -max(one.batch for step in lookup for one in step)
+    return -max(one.batch for some in lookup for one in some)

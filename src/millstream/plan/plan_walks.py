@@ -33,13 +33,14 @@ def plan_walks(plan: Plan) -> Plan:
 
 
 def _with_walks(chain: Chain, statistics: Statistics, pools: dict[PoolName, Pool]) -> Chain:
-    """The pools follow from the join predicate and the streams alone, so that a change of queries needs no new state;
-    the orders also from the windows, as far as these pools allow.
+    """The pools follow from the join predicate and the streams alone, so that a change of queries needs no new state.
+    Where one key is common to all streams, the orders follow from the windows and selections too.
     """
     layout, everyone = _Layout(chain, statistics), range(len(chain.streams))
-    firm = [layout.walk(_cheapest(layout, statistics, first, (), None)) for first in everyone]
-    known = {step.pool for walk in firm for step in walk}
-    walks = [layout.walk(_cheapest(layout, statistics, first, chain.members, known)) for first in everyone]
+    firm = [layout.walk(_cheapest(layout, statistics, first, ())) for first in everyone]
+    walks = firm
+    if not layout.spreading or layout.spreading[0].positions == {*everyone}:
+        walks = [layout.walk(_cheapest(layout, statistics, first, chain.members)) for first in everyone]
     read_from = []
     for position in everyone:
         own = layout.pool(position, layout.spreading)
@@ -132,12 +133,8 @@ def _parts(classes: Sequence[KeyClass], position: int) -> tuple[KeyPart, ...]:
     return tuple(KeyPart(in_pool(expr), kind) for expr, kind in found if expr is not None)
 
 
-def _cheapest(
-    layout: _Layout, statistics: Statistics, first: int, members: Sequence[Member], known: set[PoolName] | None
-) -> Sequence[int]:
-    """The order with the fewest partial results, beginning with the stream whose tuples arrive; of the orders that read
-    known pools only, where these are given.
-    """
+def _cheapest(layout: _Layout, statistics: Statistics, first: int, members: Sequence[Member]) -> Sequence[int]:
+    """The order with the fewest partial results, beginning with the stream whose tuples arrive."""
     others = [position for position in range(len(layout.chain.streams)) if position != first]
     if len(others) >= _MOST_COMPARED:
         order = [first]
@@ -146,8 +143,6 @@ def _cheapest(
             others.remove(order[-1])
         return order
     orders = [(first, *rest) for rest in permutations(others)]
-    if known is not None and len(orders) > 1:
-        orders = [order for order in orders if {step.pool for step in layout.walk(order)} <= known]
     return min(orders, key=lambda order: (sum(_sizes(layout, statistics, members, order)), order))
 
 

@@ -136,11 +136,11 @@ def _run(policy: str, tables: dict[str, list[pa.Table]], tell: Callable[[str], N
             pipeline.read(name, "parquet", path=str(place / name))
         _put(place, tables, 0)
         pipeline.start()
-        first = _until_done(done, sum(len(parts[0]) for parts in tables.values()), policy, tell)
+        first = until_done(done, sum(len(parts[0]) for parts in tables.values()), policy, tell)
         feeder = threading.Thread(target=_feed, args=(place, tables), daemon=True)
         began = time.monotonic()
         feeder.start()
-        rest = _until_done(done, sum(len(p) for parts in tables.values() for p in parts[1:]), policy, tell)
+        rest = until_done(done, sum(len(p) for parts in tables.values() for p in parts[1:]), policy, tell)
         seconds = time.monotonic() - began
         pipeline.stop()
     rows = dict.fromkeys((f"w{window}" for window in WINDOWS), 0)
@@ -150,7 +150,7 @@ def _run(policy: str, tables: dict[str, list[pa.Table]], tell: Callable[[str], N
     return Run(seconds, rest, rows)
 
 
-def _until_done(
+def until_done(
     done: queue.Queue[BatchProgress], waiting: int, policy: str, tell: Callable[[str], None]
 ) -> list[BatchProgress]:
     """The batches until `waiting` rows are in and no work is deferred."""

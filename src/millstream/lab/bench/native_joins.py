@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.lab.workloads.sensor_files import SensorFiles
 from millstream.lab.workloads.sensor_queries import COLUMNS, DELAY, SCHEMA
+from millstream.lab.workloads.stream_files import StreamFiles
 
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 STORES: Mapping[str, Mapping[str, str]] = {
@@ -65,10 +66,7 @@ class NativeJoins:
     @classmethod
     def beside(cls, spark: SparkSession, files: SensorFiles, place: Path, store: str) -> NativeJoins:
         """Native joins in a Spark session of their own."""
-        own = spark.newSession()
-        for key, value in settings(store, spark.sparkContext.defaultParallelism).items():
-            own.conf.set(key, value)
-        return cls(own, files, place, store)
+        return cls(session_beside(spark, store), files, place, store)
 
     def results(self, window: int) -> Path:
         return self.place / "results" / f"query=w{window}"
@@ -85,7 +83,7 @@ class NativeJoins:
             .start()
             for window in windows
         ]
-        return self._awaited(queries, began, tell)
+        return awaited(queries, self.files.batches, began, tell)
 
     def filtered(self, windows: Sequence[int], tell: Callable[[str], None]) -> Ran:
         """One join of the widest window; every batch of it is filtered and written once for each window."""
@@ -104,34 +102,48 @@ class NativeJoins:
             .trigger(availableNow=True)
             .start()
         )
-        return self._awaited([query], began, tell)
+        return awaited([query], self.files.batches, began, tell)
 
     def _join(self, window: int) -> DataFrame:
-        left, right = (self._stream(name, prefix) for name, prefix in (("Temperature", "T"), ("Humidity", "H")))
+        left, right = (
+            stream(self.spark, self.files, name, prefix) for name, prefix in (("Temperature", "T"), ("Humidity", "H"))
+        )
         wide = sf.expr(f"INTERVAL {window} SECONDS")
         near = (sf.col("H_Ts") > sf.col("T_Ts") - wide) & (sf.col("H_Ts") < sf.col("T_Ts") + wide)
         return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near)
 
-    def _stream(self, name: str, prefix: str) -> DataFrame:
-        read = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(self.files.path(name))
-        return read.select(*(sf.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
-            f"{prefix}_Ts", f"{DELAY} seconds"
-        )
 
-    def _awaited(self, queries: list[StreamingQuery], began: float, tell: Callable[[str], None]) -> Ran:
-        while any(query.isActive for query in queries):
-            for query in queries:
-                if query.isActive:
-                    query.awaitTermination(2)
-                    break
-            done = sum(len(query.recentProgress) for query in queries)
-            tell(f"{done} of {self.files.batches * len(queries)} batches, {time.perf_counter() - began:.0f} s")
-        taken = time.perf_counter() - began
+def session_beside(spark: SparkSession, store: str) -> SparkSession:
+    """A session in the same application, with the settings of native joins."""
+    own = spark.newSession()
+    for key, value in settings(store, spark.sparkContext.defaultParallelism).items():
+        own.conf.set(key, value)
+    return own
+
+
+def stream(spark: SparkSession, files: StreamFiles, name: str, prefix: str) -> DataFrame:
+    """A stream whose columns have a prefix, with a watermark."""
+    read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(files.path(name))
+    return read.select(*(sf.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
+        f"{prefix}_Ts", f"{DELAY} seconds"
+    )
+
+
+def awaited(queries: Sequence[StreamingQuery], batches: int, began: float, tell: Callable[[str], None]) -> Ran:
+    """Waits until all queries have read their `batches`."""
+    while any(query.isActive for query in queries):
         for query in queries:
-            query.awaitTermination()  # raises the error that ended it
-        peaks = [_peak(query) for query in queries]
-        batches = max(len(_with_rows(query)) for query in queries)
-        return Ran(taken, batches, *(sum(peak[place] for peak in peaks) for place in range(3)))
+            if query.isActive:
+                query.awaitTermination(2)
+                break
+        done = sum(len(query.recentProgress) for query in queries)
+        tell(f"{done} of {batches * len(queries)} batches, {time.perf_counter() - began:.0f} s")
+    taken = time.perf_counter() - began
+    for query in queries:
+        query.awaitTermination()  # raises the error that ended it
+    peaks = [_peak(query) for query in queries]
+    most = max(len(_with_rows(query)) for query in queries)
+    return Ran(taken, most, *(sum(peak[place] for peak in peaks) for place in range(3)))
 
 
 def _with_rows(query: StreamingQuery) -> list[dict[str, Any]]:

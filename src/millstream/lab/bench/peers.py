@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 
 from millstream.lab.bench.native_joins import STORES, NativeJoins, Ran, settings
 from millstream.lab.show import bars
-from millstream.lab.workloads.sensor_files import Answer, SensorFiles, answer
+from millstream.lab.workloads.sensor_files import SensorFiles, answer
 from millstream.lab.workloads.sensor_queries import windows_script
+from millstream.lab.workloads.stream_files import Answer, StreamFiles
 from millstream.lab.workloads.windows import UNIFORM
 from millstream.pipeline import Pipeline
 from millstream.pipeline.progress import BatchProgress
@@ -160,9 +161,22 @@ class _Peers:
 
 
 def millstream(
-    spark: SparkSession, script: str, files: SensorFiles, place: Path, tell: Callable[[str], None] = lambda _: None
+    spark: SparkSession, script: str, files: StreamFiles, place: Path, tell: Callable[[str], None] = lambda _: None
 ) -> Ran:
     """Runs all queries of a script, shared, until all files are read."""
+    seconds, seen = drained(spark, script, files, place, tell)
+    return Ran(
+        seconds,
+        sum(1 for progress in seen if sum(progress.rows_in.values())),
+        max(progress.state_rows for progress in seen),
+        max(progress.state_bytes for progress in seen),
+    )
+
+
+def drained(
+    spark: SparkSession, script: str, files: StreamFiles, place: Path, tell: Callable[[str], None] = lambda _: None
+) -> tuple[float, list[BatchProgress]]:
+    """The seconds until all files are read and all is written, and every batch."""
     seen: list[BatchProgress] = []
     began = time.perf_counter()
 
@@ -173,12 +187,7 @@ def millstream(
     pipeline = Pipeline("lab", place, script=script, spark=spark, on_batch=on_batch)
     files.read_by(pipeline)
     pipeline.drain()
-    return Ran(
-        time.perf_counter() - began,
-        sum(1 for progress in seen if sum(progress.rows_in.values())),
-        max(progress.state_rows for progress in seen),
-        max(progress.state_bytes for progress in seen),
-    )
+    return time.perf_counter() - began, seen
 
 
 def _table(found: Mapping[Contest, Outcome]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def main(folder: str, state: str) -> None:
         say("batch", batch=progress.batch, state_rows=progress.state_rows, seconds=progress.seconds)
 
     pipeline = Pipeline("recovering", state, script=windows_script(UNIFORM), spark=spark, on_batch=on_batch)
-    SensorFiles(Path(folder), 0, 0).read_by(pipeline)
+    SensorFiles.at(Path(folder)).read_by(pipeline)
     pipeline.start()
     say("started")
     pipeline.wait()

@@ -1,6 +1,7 @@
 """The workloads of benchmarks and experiments: streams of given arrivals, keys and disorder, and queries over them.
 
 `generators` makes streams as the papers describe them; `windows` has the window sets of their tables as queries, and
-rows for them; `sensor_queries` has the queries of the sensor workload and `sensor_files` its files, which every
-contestant can read; `datacentre` is the workload of `millstream demo`.
+rows for them; `sensor_queries` has the queries of the sensor workload and `sensor_files` its files; `window_joins` has
+joins of two and more of several streams; `op_sched_streams` the rows of the example of sixteen queries. `stream_files`
+are files that every contestant can read, with DuckDB's answers. `datacentre` is the workload of `millstream demo`.
 """

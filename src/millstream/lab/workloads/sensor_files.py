@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import duckdb
-
-from millstream.compile import compile_script
 from millstream.lab.workloads.generators import Sensors
 from millstream.lab.workloads.sensor_queries import COLUMNS, STREAMS, streams_script
-from millstream.model.stream import Stream
-from millstream.pipeline import Pipeline
-from millstream.testing.on_spark import write_batches
+from millstream.lab.workloads.stream_files import Answer, StreamFiles, one_row
 
 _ALL = (*(f"T_{name}" for name in COLUMNS), *(f"H_{name}" for name in COLUMNS))
 _ROW = ", ".join(f"epoch_us({name})" if name.endswith("Ts") else name for name in _ALL)
@@ -25,38 +19,19 @@ _CHECKSUM = f"sum(hash({_ROW})::HUGEINT)"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The results of a query: the number of rows, and a checksum that does not depend on their order."""
-
-    rows: int
-    checksum: int
-
-
-@dataclass(frozen=True, slots=True)
-class SensorFiles:
+class SensorFiles(StreamFiles):
     """Both streams under a folder, one file per batch each."""
-
-    folder: Path
-    batches: int
-    seconds: int
 
     @classmethod
     def write(cls, folder: Path, seconds: int, batches: int, rate: float = 1_000) -> SensorFiles:
         sensors = Sensors(seconds=seconds, rate=rate)
-        for seed, stream in enumerate(declared(), start=1):
-            write_batches(folder / stream.name, stream, list(sensors.batches(seed, batches)), batches)
-        return cls(folder, batches, seconds)
+        tables = {stream: list(sensors.batches(seed, batches)) for seed, stream in enumerate(STREAMS, start=1)}
+        cls.save(folder, streams_script(), tables)
+        return cls.at(folder, batches)
 
-    def path(self, stream: str) -> str:
-        return str(self.folder / stream)
-
-    def read_by(self, pipeline: Pipeline) -> None:
-        """Makes a pipeline read these files, one of each stream in a batch."""
-        for stream in STREAMS:
-            pipeline.read(stream, "parquet", path=self.path(stream), maxFilesPerTrigger="1")
-
-    def rows(self) -> int:
-        return int(_one_row(f"SELECT count(*) FROM '{self.folder}/*/*.parquet'")[0])
+    @classmethod
+    def at(cls, folder: Path, batches: int = 0) -> SensorFiles:
+        return cls(folder, batches, STREAMS)
 
     def answers(self, windows: Sequence[int]) -> dict[int, Answer]:
         """The correct answers, from one join over both whole streams."""
@@ -67,9 +42,9 @@ class SensorFiles:
             f"count(*) FILTER (apart < {size * 1_000_000}), {_CHECKSUM} FILTER (apart < {size * 1_000_000})"
             for size in windows
         )
-        row = _one_row(
-            f"SELECT {found} FROM (SELECT {sides}, {apart} AS apart FROM '{self.folder}/Temperature/*.parquet' T "
-            f"JOIN '{self.folder}/Humidity/*.parquet' H ON T.LocationId = H.LocationId "
+        row = one_row(
+            f"SELECT {found} FROM (SELECT {sides}, {apart} AS apart FROM {self.table('Temperature')} T "
+            f"JOIN {self.table('Humidity')} H ON T.LocationId = H.LocationId "
             f"AND {apart} < {max(windows) * 1_000_000})"
         )
         return {size: Answer(row[2 * place], int(row[2 * place + 1] or 0)) for place, size in enumerate(windows)}
@@ -79,16 +54,5 @@ def answer(folder: Path) -> Answer:
     """The answer in a folder of result files of any contestant."""
     if not any(folder.glob("*.parquet")):
         return Answer(0, 0)
-    rows, checksum = _one_row(f"SELECT count(*), {_CHECKSUM} FROM '{folder}/*.parquet'")
+    rows, checksum = one_row(f"SELECT count(*), {_CHECKSUM} FROM '{folder}/*.parquet'")
     return Answer(rows, int(checksum or 0))
-
-
-def _one_row(query: str) -> tuple[Any, ...]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
-    return rows[0]
-
-
-def declared() -> tuple[Stream, ...]:
-    return compile_script(streams_script()).script.streams
