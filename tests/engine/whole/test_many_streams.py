@@ -103,7 +103,7 @@ class Watermarks:
         return watermark is not None and row["Ts"] < watermark  # type: ignore[operator]
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
+@settings(max_examples=max(EXAMPLES // 4, settings().max_examples - 100), suppress_health_check=SLOW)
 @given(case=cases(batches=(3, 6), late=True))
 def test_late_rows(case: ManyCase, same_rows: Same) -> None:
     session = Session(case.script(), settings=case.settings)

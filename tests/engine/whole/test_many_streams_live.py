@@ -26,7 +26,7 @@ from millstream.plan import Plan
 from millstream.testing import naive
 from slots import Slots, Step
 
-EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 10, settings().max_examples - 100)
+EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 40, settings().max_examples - 100)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 LONGEST = 6
 """The most batches of a history."""
