@@ -67,8 +67,9 @@ class Shard:
         """
         pools = {pool.name: self._pools.get(pool.name) or self._new_pool() for pool in plan.pools}
         gone = [run for name, run in self._pools.items() if name not in pools]
+        readers = {pool.name: plan.readers(pool.name) for pool in plan.pools}
         for pool in plan.pools:
-            self._use(pools[pool.name], pool, plan.readers(pool.name))
+            self._use(pools[pool.name], pool, readers[pool.name])
         running = {}
         for chain in plan.chains:
             known = self._running.get(chain.signature)
@@ -87,6 +88,7 @@ class Shard:
         for run in gone:
             run.end()
         self._plan, self._pools, self._running = plan, pools, running
+        self._readers = {name: [chain.signature for chain in chains] for name, chains in readers.items()}
         self._stages = max((len(chain.streams) for chain in plan.chains), default=0)
 
     def _new_pool(self) -> PoolRun:
@@ -125,7 +127,7 @@ class Shard:
             signature: max(running.chain.watermark, given.watermarks.get(signature, NEVER))
             for signature, running in self._running.items()
         }
-        taken = arrivals(given, self._plan, watermarks, numbered=self._strict)
+        taken = arrivals(given, self._plan.chains, self._readers, watermarks, numbered=self._strict)
         return BatchOutput(
             results=self._results(given, watermarks, taken.parts(watermarks)),
             rows_in=taken.rows_in,
@@ -196,7 +198,7 @@ class Shard:
 
     def _watermark(self, pool: PoolRun) -> int:
         """The least watermark of the chains that read a pool."""
-        return min(self._running[chain.signature].chain.watermark for chain in self._plan.readers(pool.pool.name))
+        return min(self._running[signature].chain.watermark for signature in self._readers[pool.pool.name])
 
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
         """Yields rows at once, or holds them back where the order is strict."""
