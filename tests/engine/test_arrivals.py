@@ -64,7 +64,8 @@ def taken(
     numbered: bool = False,
 ) -> Arrivals:
     horizons = dict.fromkeys(STREAMS, horizon)
-    return arrivals(BatchInput(batch=batch, rows=given_rows(parts), horizons=horizons), PLAN, marks, numbered=numbered)
+    given = BatchInput(batch=batch, rows=given_rows(parts), horizons=horizons)
+    return arrivals(given, PLAN.chains, READERS, marks, numbered=numbered)
 
 
 times_of = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 20)), max_size=5), max_size=3)

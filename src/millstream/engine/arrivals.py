@@ -15,7 +15,7 @@ from millstream.engine.pool_run import Arriving
 from millstream.engine.release import SEQUENCE
 from millstream.engine.watermark import FAR
 from millstream.model.stream import Stream
-from millstream.plan.nodes import Plan, PoolName, Signature
+from millstream.plan.nodes import Chain, PoolName, Signature
 
 
 @dataclass(slots=True)
@@ -58,12 +58,20 @@ class Arrivals:
             yield found
 
 
-def arrivals(given: BatchInput, plan: Plan, watermarks: Mapping[Signature, int], *, numbered: bool) -> Arrivals:
-    """Checks a batch for late rows by the watermarks and horizons known before it."""
-    readers = {pool.name: [chain.signature for chain in plan.readers(pool.name)] for pool in plan.pools}
+def arrivals(
+    given: BatchInput,
+    chains: Sequence[Chain],
+    readers: Mapping[PoolName, Sequence[Signature]],
+    watermarks: Mapping[Signature, int],
+    *,
+    numbered: bool,
+) -> Arrivals:
+    """Checks a batch for late rows by the watermarks and horizons known before it; `readers` are the chains that read
+    each pool.
+    """
     found = Arrivals(readers)
     for rows in given.rows:
-        concerned = [chain for chain in plan.chains if rows.stream.name in (one.name for one in chain.streams)]
+        concerned = [chain for chain in chains if rows.stream.name in (one.name for one in chain.streams)]
         levels = [(chain.title, watermarks[chain.signature]) for chain in concerned]
         limits = Limits(given.horizons.get(rows.stream.name, FAR), levels)
         # Numbers grow from batch to batch, and within a batch in the order of arrival.

@@ -48,6 +48,7 @@ class ChainRun:
 
     def change(self, chain: Chain, since: Mapping[str, int], pools: Mapping[PoolName, PoolRun]) -> None:
         """Switches to another plan of the same signature between batches. No row moves."""
+        self._signature = chain.signature
         self._compiled = CompiledChain(chain, self._functions, since)
         self._pools = {name: pools[name] for _, name in chain.read_at()}
         self._joiner: Joiner | Walker = Joiner(self._compiled, self.statistics, self._chunk)
@@ -116,10 +117,10 @@ class ChainRun:
 
     def _visible(self, pool: PoolName, segments: list[Segment]) -> list[Segment]:
         """The segments without those whose rows came too late for this chain or had expired before it began."""
-        signature, floor = self.chain.signature, self.floors.get(pool, NEVER)
+        floor = self.floors.get(pool, NEVER)
         if floor == NEVER and not any(one.hidden_from for one in segments):
             return segments
-        own = [one for one in segments if signature not in one.hidden_from]
+        own = [one for one in segments if self._signature not in one.hidden_from]
         return [view for one in own if (view := self._view(one, floor)) is not None]
 
     def _view(self, segment: Segment, floor: int) -> Segment | None:

@@ -24,7 +24,7 @@ from millstream.engine.widths import together
 from millstream.errors import ScriptError
 from millstream.model.functions import Function
 from millstream.model.query import Query
-from millstream.plan.nodes import Plan
+from millstream.plan.nodes import Plan, PoolName
 
 Sink = Callable[[str, pa.RecordBatch], None]
 
@@ -80,6 +80,9 @@ class Engine:
 
     def _follow(self, plan: Plan) -> None:
         self.plan = plan
+        self._pools: dict[str, list[PoolName]] = {}
+        for pool in plan.pools:
+            self._pools.setdefault(pool.stream.name, []).append(pool.name)
         for stream in plan.script.streams:
             self._sources.setdefault(stream.name, _Source(StreamClock(stream), arrow_schema(stream)))
         before = self._since
@@ -167,5 +170,4 @@ class Engine:
         stream = source.clock.stream
         if not table.schema.equals(source.schema):
             table = conform(stream, table)
-        pools = [pool.name for pool in self.plan.pools if pool.stream.name == name]
-        return StreamRows(stream, together(table.to_batches()), pools)
+        return StreamRows(stream, together(table.to_batches()), self._pools.get(name, ()))

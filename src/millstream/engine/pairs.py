@@ -50,7 +50,8 @@ class Pairs:
     """The pairs of which these are a range, and where the range begins."""
 
     def __len__(self) -> int:
-        return next(len(rows) for rows in self.rows if rows is not None)
+        first = self.rows[0]
+        return len(first) if first is not None else next(len(rows) for rows in self.rows if rows is not None)
 
     def placed(self) -> Iterator[tuple[int, Source, Ints]]:
         """The positions that have rows."""

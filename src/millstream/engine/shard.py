@@ -67,8 +67,9 @@ class Shard:
         """
         pools = {pool.name: self._pools.get(pool.name) or self._new_pool() for pool in plan.pools}
         gone = [run for name, run in self._pools.items() if name not in pools]
+        readers = {pool.name: plan.readers(pool.name) for pool in plan.pools}
         for pool in plan.pools:
-            self._use(pools[pool.name], pool, plan.readers(pool.name))
+            self._use(pools[pool.name], pool, readers[pool.name])
         running = {}
         for chain in plan.chains:
             known = self._running.get(chain.signature)
@@ -87,6 +88,7 @@ class Shard:
         for run in gone:
             run.end()
         self._plan, self._pools, self._running = plan, pools, running
+        self._readers = {name: [chain.signature for chain in chains] for name, chains in readers.items()}
         self._stages = max((len(chain.streams) for chain in plan.chains), default=0)
 
     def _new_pool(self) -> PoolRun:
@@ -125,7 +127,7 @@ class Shard:
             signature: max(running.chain.watermark, given.watermarks.get(signature, NEVER))
             for signature, running in self._running.items()
         }
-        taken = arrivals(given, self._plan, watermarks, numbered=self._strict)
+        taken = arrivals(given, self._plan.chains, self._readers, watermarks, numbered=self._strict)
         return BatchOutput(
             results=self._results(given, watermarks, taken.parts(watermarks)),
             rows_in=taken.rows_in,
@@ -168,11 +170,11 @@ class Shard:
             for joined in running.chain.run_deferred():
                 yield from self._let_through(running, joined)
         for at in range(self._stages if any(pool.fresh for pool in self._pools.values()) else 0):
-            for pool in self._pools.values():
-                if pool.last_position == at and pool.fresh:
+            for name, pool in self._pools.items():
+                if pool.last_position == at and pool.fresh and at < self._stages - 1:
                     # From here on all see what has arrived; merged, it is fewer segments to probe.
                     pool.become_state()
-                    pool.tidy(self._watermark(pool), frozenset())
+                    pool.tidy(self._watermark(name), frozenset())
             for running in self._running.values():
                 for joined in running.chain.run_arrived(at):
                     yield from self._let_through(running, joined)
@@ -194,9 +196,9 @@ class Shard:
             pool.become_state()
             pool.fresh = []
 
-    def _watermark(self, pool: PoolRun) -> int:
+    def _watermark(self, pool: PoolName) -> int:
         """The least watermark of the chains that read a pool."""
-        return min(self._running[chain.signature].chain.watermark for chain in self._plan.readers(pool.pool.name))
+        return min(self._running[signature].chain.watermark for signature in self._readers[pool])
 
     def _let_through(self, running: _Running, joined: Joined) -> Iterator[Results]:
         """Yields rows at once, or holds them back where the order is strict."""
@@ -219,8 +221,8 @@ class Shard:
 
     def _tidy(self) -> None:
         busy = frozenset().union(*(running.chain.ledger.segments() for running in self._running.values()))
-        for pool in self._pools.values():
-            pool.tidy(self._watermark(pool), busy)
+        for name, pool in self._pools.items():
+            pool.tidy(self._watermark(name), busy)
 
     def _finish(self) -> Iterator[Results]:
         """Does all deferred units and releases all held rows: no more rows will come."""

@@ -73,14 +73,25 @@ def value(expr: Expr, chosen: Sequence[Row]) -> Any:
         return _constant(expr)
     if expr.op in _LAZY:
         return _LAZY[expr.op](expr, chosen)
-    args = [value(arg, chosen) for arg in expr.args]
-    if any(arg is None for arg in args):
+    args = _known(expr, chosen)
+    if args is None:
         return None
     if expr.op not in _STRICT:
         raise InternalError(f"the oracle does not know {expr.op}")
     if expr.type.is_float or (expr.op in _COMPARED and any(isinstance(arg, float) for arg in args)):
         args = [float(arg) if isinstance(arg, int | Decimal) else arg for arg in args]
     return _as(_STRICT[expr.op](*args), expr.type)
+
+
+def _known(call: Call, chosen: Sequence[Row]) -> list[Any] | None:
+    """The operands' values; None where one is null: those after it are not evaluated. The divisor comes first."""
+    first_to_last = call.args[::-1] if call.op in ("/", "%") else call.args
+    found = []
+    for arg in first_to_last:
+        found.append(value(arg, chosen))
+        if found[-1] is None:
+            return None
+    return found[::-1] if call.op in ("/", "%") else found
 
 
 def _as(result: Any, kind: DataType) -> Any:

@@ -110,8 +110,8 @@ class Site:
 
     def segment(self, ending: str, which: Callable[[list[str]], str] = max) -> Path:
         """Of the last batch, which can be gone back behind, or one that all kept manifests name."""
-        chains = [chain for slot in self.saved()["slots"].values() for chain in slot["chains"]]
-        name = which([entry["name"] for chain in chains for entry in chain["segments"]])
+        pools = [pool for slot in self.saved()["slots"].values() for pool in slot["pools"]]
+        name = which([entry["name"] for pool in pools for entry in pool["segments"]])
         return self.state / "segments" / f"{name}{ending}"
 
     def held(self) -> Path:

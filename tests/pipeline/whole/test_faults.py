@@ -73,8 +73,8 @@ def test_segments_nobody_needs_are_deleted(mill: Callable[..., Any], tmp_path: P
         f"{entry['name']}{ending}"
         for manifest in kept
         for slot in manifest["slots"].values()
-        for chain in slot["chains"]
-        for entry in chain["segments"]
+        for pool in slot["pools"]
+        for entry in pool["segments"]
         for ending in (".arrow", ".index.arrow")
     }
     assert named == {path.name for path in (tmp_path / "state" / "segments").iterdir()}
