@@ -85,6 +85,8 @@ class _Layout:
             known = [some for some in self.classes if position in some.positions and some.positions & {*placed}]
             routed = [some for some in known if some in self.spreading]
             by = routed or known
+            # Rows of a chain without a key are all routed by one code, the chain's own.
+            has_code = bool(routed) or not self.spreading
             sources_of = [next(one for one in placed if one in some.positions) for some in by]
             if len(by) == 1 and by[0].type.is_integer:
                 proven.add(by[0], sources_of[0], position)
@@ -99,7 +101,7 @@ class _Layout:
                 Step(
                     position,
                     pool.name,
-                    same=sources_of[0] if routed else None,
+                    same=(sources_of or placed)[0] if has_code else None,
                     keys=() if routed else tuple(expr for expr in exprs if expr is not None),
                     checked=tuple(checked),
                 )
