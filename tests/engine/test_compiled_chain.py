@@ -248,7 +248,7 @@ def test_a_result_of_three_streams_lies_in_one_unit_with_all_its_segments(
     (chain,) = plan.chains
     compiled = CompiledChain(chain, {}, {})
     numbers = count(1)
-    walk = chain.walks[at]
+    walk = sorted(chain.walks[at], key=lambda step: step.position)
     states = [
         [one for rows in some for one in taken_in(plan, step.pool, batch(rows), 1, lambda: next(numbers))]
         for step, some in zip(walk, seen, strict=True)
@@ -280,7 +280,7 @@ def test_segments_that_no_result_can_reach_are_not_looked_up() -> None:
     plan = three("memory", "near", "far")
     (chain,) = plan.chains
     compiled = CompiledChain(chain, {}, {})
-    walk = chain.walks[0]
+    walk = sorted(chain.walks[0], key=lambda step: step.position)
     near, middle, gone = (one_segment(plan, walk[0].pool, batch([(0, time)]), 1) for time in (11, 14, 30))
     other = one_segment(plan, walk[1].pool, batch([(0, 10)]), 1)
     probe = one_segment(plan, chain.pools[0], batch([(0, 10)]), 2)

@@ -18,6 +18,7 @@ from millstream.compile import compile_script
 from millstream.engine import walker
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.compiled_chain import CompiledChain
+from millstream.engine.intake import CODE
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Pairs
 from millstream.engine.segment import Segment
@@ -126,9 +127,13 @@ class Walking:
 
     def units(self, at: int, rows: Sequence[Sequence[Rows]], lanes: Sequence[Lane] | None = None) -> Iterator[Unit]:
         """The units of what arrives at a position; `rows` are the segments' rows at every position."""
-        seen = [self.segments(step.pool, rows[step.position], 1, lanes) for step in self.chain.walks[at]]
+        seen = self.seen(at, rows, lanes)
         for probe in self.segments(self.chain.pools[at], rows[at], 2):
             yield from self.compiled.units(probe, at, seen)
+
+    def seen(self, at: int, rows: Sequence[Sequence[Rows]], lanes: Sequence[Lane] | None) -> list[list[Segment]]:
+        steps = sorted(self.chain.walks[at], key=lambda step: step.position)
+        return [self.segments(step.pool, rows[step.position], 1, lanes) for step in steps]
 
     def found(self, units: Iterator[Unit]) -> dict[str, Counter[str]]:
         got: dict[str, Counter[str]] = {}
@@ -320,9 +325,8 @@ def test_rows_that_no_query_selects_are_not_followed(monkeypatch: pytest.MonkeyP
         assert walking.chain.walks[2][0].position == 1
         rows = [[rows_of(hot(4), 100 * position)] for position in range(3)]
         rows[1][0][0]["v"] = 6
-        seen = [walking.segments(one.pool, rows[one.position], 1, everything) for one in walking.chain.walks[at]]
         (probe,) = walking.segments(walking.chain.pools[at], rows[at], 2, everything)
-        got = walking.found(walking.compiled.units(probe, at, seen))
+        got = walking.found(walking.compiled.units(probe, at, walking.seen(at, rows, everything)))
         assert {query: some.total() for query, some in got.items()} == {"one": 16}
         assert looked == wanted
 
@@ -344,6 +348,21 @@ def test_a_null_is_not_taken_for_the_key_whose_code_is_zero(at: int) -> None:
     walking = Walking(compile_script(script))
     got = walking.found(walking.units(at, [[some] for some in given_rows]))
     assert got == {"q": Counter(repr({"a": j, "c": j}) for j in (CODE_OF_NOTHING, 5))}
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_rows_without_a_key_meet_by_the_code_that_routes_them(at: int) -> None:
+    """On Spark it is their chain's, the same for all."""
+    plan = plan_of("no key", ("far",))
+    walking = Walking(plan)
+    schema = arrow_schema(plan.script.streams[0])
+    values = [rows_of([(1, 1, "a", 0.0, v, 0)], 100 * v) for v in range(3)]
+    batches = [pa.RecordBatch.from_pylist(some, schema=schema).append_column(CODE, pa.array([77])) for some in values]
+    numbers = count(1)
+    steps = sorted(walking.chain.walks[at], key=lambda step: step.position)
+    seen = [taken_in(plan, one.pool, batches[one.position], 1, lambda: next(numbers)) for one in steps]
+    (probe,) = taken_in(plan, walking.chain.pools[at], batches[at], 2, lambda: next(numbers))
+    assert walking.found(walking.compiled.units(probe, at, seen))["far"].total() == 1
 
 
 def test_a_query_sees_no_results_of_batches_before_it() -> None:
