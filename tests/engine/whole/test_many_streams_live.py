@@ -11,9 +11,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -192,6 +194,30 @@ def test_deferred_units_outlive_a_change_of_the_order_of_probing() -> None:
     engine.change(after)
     engine.close()
     assert found == [("near_b", {"a": 0, "b": 1, "c": 2})]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_new_query_over_older_rows_does_not_see_what_had_expired(count: int, tmp_path: Path) -> None:
+    """In one slot the expired row is in a segment with one that is needed, in two slots it is not."""
+    columns = "x INT, Ts TIMESTAMP"
+    streams = "".join(f"CREATE STREAM {name} ({columns}) WITH (time = 'Ts');\n" for name in "ABC")
+    pair = "CREATE QUERY pair AS SELECT A.x FROM A, B WHERE A.x = B.x WINDOW 5 SECONDS;\n"
+    added = "CREATE QUERY added AS SELECT A.x, A.Ts AS t FROM A, C WHERE A.x = C.x WINDOW 5 SECONDS;\n"
+    schema = pa.schema([("x", pa.int32()), ("Ts", pa.timestamp("us", "UTC"))])
+
+    def rows(**seconds: Sequence[tuple[int, int]]) -> dict[str, pa.Table]:
+        given = {name: seconds.get(name, ()) for name in "ABC"}
+        return {
+            name: pa.Table.from_pylist([{"x": x, "Ts": START + timedelta(seconds=at)} for x, at in some], schema=schema)
+            for name, some in given.items()
+        }
+
+    slots = Slots(tmp_path, count=count)
+    before, after = compile_script(streams + pair), compile_script(streams + pair + added)
+    slots.run(Step(plan=before, rows=rows(A=[(1, 0), (2, 10)], B=[(1, 10)])))
+    slots.run(Step(plan=before, rows=rows()))  # the time of the first batch counts from here on
+    found = slots.run(Step(plan=after, rows=rows(C=[(1, 1), (2, 8)]), finish=True))
+    assert found == {"added": [{"x": 2, "t": START + timedelta(seconds=10)}]}
 
 
 def apart(one: str, other: str, seconds: int) -> str:
