@@ -28,7 +28,7 @@ bench: $(READY)
 
 # The oracle tests on ever new random cases, until you stop them.
 fuzz: $(READY)
-	$(BIN)/pytest tests/engine/whole/test_oracle.py tests/engine/whole/test_live_change.py --hypothesis-profile=fuzz
+	$(BIN)/pytest tests/engine/whole --hypothesis-profile=fuzz
 
 # Kills real processes 25 times over one run and compares what is committed with DuckDB.
 crash: $(READY)
@@ -38,8 +38,10 @@ crash: $(READY)
 damage: $(READY)
 	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
 
-# What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows.
+# What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows,
+# dozens of random joins of several streams on Spark.
 long: damage
+	MILLSTREAM_SPARK_EXAMPLES=30 $(BIN)/pytest tests/engine/whole/test_many_streams.py -k spark
 	MILLSTREAM_CELLS=all $(BIN)/pytest tests/functions
 	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/engine/test_wide_rows.py -k gigabytes
 	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/pipeline/test_session.py
