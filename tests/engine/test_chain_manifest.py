@@ -14,13 +14,14 @@ lookups = st.lists(st.lists(counts, max_size=3).map(tuple), max_size=3).map(tupl
 units = st.builds(DeferredUnit, probe=counts, at=st.integers(0, 4), lookup=lookups, lo=times, hi=times)
 manifests = st.builds(
     ChainManifest,
+    began_after=counts,
     floors=st.dictionaries(st.text(), times, max_size=3),
     ledger=st.lists(units, max_size=3).map(tuple),
     held=st.lists(st.builds(HeldEntry, query=st.text(), since=counts, name=st.text()), max_size=3).map(tuple),
 )
 
 FORMAT_3 = """
-{"floors_us": {"[\\"B\\",[],[],true,\\"\\"]": -1000000},
+{"began_after": 4, "floors_us": {"[\\"B\\",[],[],true,\\"\\"]": -1000000},
  "ledger": [[7, 2, [[6], [3, 4]], -1999999, 2000000], [7, 0, [[6]], 0, 1]],
  "held": [{"query": "q", "since": 2, "name": "p-held-q-1a-0000beef"}]}
 """
@@ -35,6 +36,7 @@ def test_a_chain_comes_back_from_json(manifest: ChainManifest) -> None:
 
 def test_what_format_3_says_is_read_and_written_as_ever() -> None:
     manifest = ChainManifest(
+        began_after=4,
         floors={'["B",[],[],true,""]': -1_000_000},
         ledger=(
             DeferredUnit(probe=7, at=2, lookup=((6,), (3, 4)), lo=-1_999_999, hi=2_000_000),

@@ -255,3 +255,49 @@ def test_a_chain_that_begins_with_its_pools_has_no_floor() -> None:
     running = two_batches()
     assert running.pool("A").watermark == NEVER
     assert not running.chain.floors
+
+
+BEHIND = """
+CREATE STREAM A (id BIGINT, k INT, v INT, Ts TIMESTAMP) WITH (time = 'Ts');
+CREATE STREAM B (id BIGINT, k INT, v INT, Ts TIMESTAMP) WITH (time = 'Ts');
+CREATE STREAM C (id BIGINT, k INT, v INT, Ts TIMESTAMP) WITH (time = 'Ts');
+CREATE QUERY ab AS SELECT A.id AS a, B.id AS b FROM A, B WHERE A.k = B.k {0};
+"""
+LATER = "CREATE QUERY ac AS SELECT A.id AS a, C.id AS c FROM A, C WHERE A.k = C.k {0};"
+ONE_WAY = "AND {0}.Ts BETWEEN A.Ts - INTERVAL '8' SECOND AND A.Ts - INTERVAL '4' SECOND"
+
+
+@pytest.mark.parametrize("saves", [False, True])
+@pytest.mark.parametrize(
+    ("windows", "seconds"),
+    [
+        (("WINDOW 5 SECONDS", "WINDOW 5 SECONDS"), (50, 51)),
+        ((ONE_WAY.format("B"), ONE_WAY.format("C")), (102, 97)),
+    ],
+    ids=["a row late for the others", "a row of a stream that only meets earlier ones"],
+)
+def test_a_chain_sees_all_that_comes_once_it_has_begun(
+    windows: tuple[str, str], seconds: tuple[int, int], saves: bool
+) -> None:
+    """However old a row is for those that began before: an expired row of before is another matter."""
+    store, kept = MemoryStore(), Kept()
+    before = compile_script(BEHIND.format(windows[0]))
+    after = compile_script(BEHIND.format(windows[0]) + LATER.format(windows[1]))
+    running = Running(before, store=store)
+    arrive(running, {"A": [row(1, 100)], "B": [row(2, 100)]}, 1)
+    list(running.run_all())
+    running.settle(100 * SECOND)
+    running.shard.change(after, {"ab": 1, "ac": 2})
+    late_for = frozenset({before.chains[0].signature} if seconds[0] < 100 else ())
+    for number, (stream, second) in enumerate((("A", seconds[0]), ("A", seconds[0]), ("C", seconds[1])), start=2):
+        if saves:
+            saved = running.shard.saved(kept)
+            running = Running(after, since={"ab": 1, "ac": 2}, store=store)
+            running.shard.restore(saved, kept)
+        for pool in running.shard.pools():
+            new = [row(number, second)] if pool.pool.stream.name == stream else []
+            pool.arrive([(pa.RecordBatch.from_pylist(new, schema=SCHEMA), late_for)], number)
+        found = bag(running.run_all())
+        for pool in running.shard.pools():
+            pool.tidy(NEVER, frozenset())
+    assert found == {("ac", 2, 4): 1, ("ac", 3, 4): 1}

@@ -214,3 +214,19 @@ def test_rows_that_are_hidden_from_some_are_merged_with_their_like_only() -> Non
     side.log.tidy(0, set(), 1)
     assert {one.hidden_from: len(one) for one in side.log.segments} == {frozenset({"A B"}): 4, frozenset(): 4}
     assert len(side.log.segments) == 2
+
+
+def test_what_has_come_up_to_a_batch_is_not_merged_with_what_comes_later() -> None:
+    """A chain that begins between the two sees them differently."""
+    side = Side(MemoryStore())
+    for start in range(3):
+        side.append([start], 500)
+    side.log.part_at(3)
+    for start in range(3, 6):
+        side.append([start], 500)
+    side.log.tidy(0, set(), 1)
+    assert [(one.batch, len(one)) for one in side.log.segments] == [(3, 3), (6, 3)]
+    side.log.tidy(502, set(), 1)
+    side.append([6], 500)
+    side.log.tidy(502, set(), 1)
+    assert [(one.batch, len(one)) for one in side.log.segments] == [(7, 4)], "the older ones have gone"

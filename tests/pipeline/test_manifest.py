@@ -58,6 +58,7 @@ def a_manifest(batch: int) -> Manifest:
         ),
     )
     chain = ChainManifest(
+        began_after=1,
         floors={'["A"]': 2**58},
         ledger=(DeferredUnit(probe=3, at=2, lookup=((4,), (3, 4)), lo=-60, hi=61),),
         held=(HeldEntry("q", 1, "held-q-1f-000000ff"),),

@@ -36,15 +36,17 @@ class HeldEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainManifest:
     """`floors` are the watermarks that pools had when the chain came to read them: of rows that had expired by then
-    it sees none, whether they were still there or not.
+    it sees none, whether they were still there or not. These are rows of batches up to `began_after`.
     """
 
+    began_after: int = 0
     floors: Mapping[PoolName, int] = field(default_factory=dict)
     ledger: tuple[DeferredUnit, ...] = ()
     held: tuple[HeldEntry, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "began_after": self.began_after,
             "floors_us": dict(self.floors),
             "ledger": [[unit.probe, unit.at, unit.lookup, unit.lo, unit.hi] for unit in self.ledger],
             "held": [asdict(entry) for entry in self.held],
@@ -53,6 +55,7 @@ class ChainManifest:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> ChainManifest:
         return cls(
+            began_after=saved["began_after"],
             floors=saved["floors_us"],
             ledger=tuple(
                 DeferredUnit(probe=probe, at=at, lookup=tuple(map(tuple, lookup)), lo=lo, hi=hi)

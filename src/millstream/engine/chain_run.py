@@ -43,8 +43,19 @@ class ChainRun:
         self.paths = SlicePaths(self.statistics, str(chain.signature))
         self.batch = 0
         self.watermark = NEVER
-        self.floors = {name: pools[name].watermark for _, name in chain.read_at() if pools[name].watermark > NEVER}
         self.change(chain, since or {}, pools)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Notes up to which batch and watermark its pools have come without it."""
+        self.floors = {name: run.watermark for name, run in self._pools.items() if run.watermark > NEVER}
+        self.began_after = max((one.batch for run in self._pools.values() for one in run.segments), default=0)
+        self._part()
+
+    def _part(self) -> None:
+        """What came before this chain and what comes later must not be merged: it sees all of the latter."""
+        for name in self.floors:
+            self._pools[name].part_at(self.began_after)
 
     def change(self, chain: Chain, since: Mapping[str, int], pools: Mapping[PoolName, PoolRun]) -> None:
         """Switches to another plan of the same signature between batches. No row moves."""
@@ -127,7 +138,7 @@ class ChainRun:
         """A segment without the rows that had expired before this chain began: whether they are still there depends on
         chance.
         """
-        if segment.first + segment.reach > floor:
+        if segment.batch > self.began_after or segment.first + segment.reach > floor:
             return segment
         if segment.number not in self._views:
             gone = segment.last + segment.reach <= floor
@@ -163,7 +174,9 @@ class ChainRun:
             )
             for one in self.ledger.units()
         ]
-        return ChainManifest(floors=dict(self.floors), ledger=tuple(units), held=tuple(held))
+        return ChainManifest(
+            began_after=self.began_after, floors=dict(self.floors), ledger=tuple(units), held=tuple(held)
+        )
 
     def restore(self, saved: ChainManifest | None) -> None:
         """Resumes from a saved run, once its pools have; its units are cut along the current plan's slices. A chain
@@ -172,9 +185,10 @@ class ChainRun:
         self._views = {}
         self.ledger = Ledger()
         if saved is None:
-            self.floors = {name: run.watermark for name, run in self._pools.items() if run.watermark > NEVER}
+            self._begin()
             return
-        self.floors = dict(saved.floors)
+        self.began_after, self.floors = saved.began_after, dict(saved.floors)
+        self._part()
         found = {one.number: one for name, run in self._pools.items() for one in self._visible(name, run.segments)}
         for unit in saved.ledger:
             lookup = tuple(tuple(found[number] for number in step) for step in unit.lookup)

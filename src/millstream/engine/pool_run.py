@@ -104,6 +104,10 @@ class PoolRun:
         self._log.tidy(watermark, busy, self._spans)
         self._settled = (watermark, self._taken, len(self._log.segments), busy)
 
+    def part_at(self, batch: int) -> None:
+        """Keeps what has come up to a batch apart from what comes later."""
+        self._log.part_at(batch)
+
     def end(self) -> None:
         """Drops all segments: no chain reads the pool any more."""
         self._log.segments = []

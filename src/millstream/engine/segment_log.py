@@ -25,10 +25,15 @@ class SegmentLog:
         self.expired = 0
         """The rows that have expired so far."""
         self._stored: dict[int, Segment] = {}
+        self._seams: set[int] = set()
         self.segments: list[Segment] = []
 
     def append(self, segments: Iterable[Segment]) -> None:
         self.segments = [*self.segments, *segments]
+
+    def part_at(self, batch: int) -> None:
+        """From now on never merges rows that have come up to a batch with later ones."""
+        self._seams.add(batch)
 
     def tidy(self, watermark: int, busy: Collection[int], spans: int) -> None:
         """Drops expired rows and merges small neighbours; segments that deferred units name stay."""
@@ -49,13 +54,16 @@ class SegmentLog:
     def _compacted(
         self, segments: Sequence[Segment], watermark: int, busy: Collection[int], spans: int
     ) -> list[Segment]:
-        by_lot: dict[Lot, list[Segment]] = {}
+        oldest = min((segment.batch for segment in segments), default=0)
+        self._seams = {seam for seam in self._seams if segments and seam >= oldest}
+        alike: dict[tuple[Lot, int], list[Segment]] = {}
         for segment in segments:
-            by_lot.setdefault(segment.lot, []).append(segment)
-        for lot, some in by_lot.items():
+            era = sum(segment.batch > seam for seam in self._seams)
+            alike.setdefault((segment.lot, era), []).append(segment)
+        for (lot, _), some in alike.items():
             while (run := run_to_merge(some, busy, spans)) is not None:
                 some[run] = [merge(self._next_number(), some[run], watermark - lot.reach)]
-        merged = [segment for some in by_lot.values() for segment in some]
+        merged = [segment for some in alike.values() for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 
     def keep(self) -> None:
@@ -93,5 +101,5 @@ class SegmentLog:
 
     def restore(self, segments: Sequence[Segment]) -> None:
         """Resumes from segments that the store has loaded."""
-        self.segments = list(segments)
+        self.segments, self._seams = list(segments), set()
         self._stored = {segment.number: segment for segment in segments}
