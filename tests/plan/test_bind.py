@@ -92,3 +92,12 @@ def test_a_stream_joined_with_itself_twice_is_ordered_by_its_keys(planned: Calla
     assert first.signature == second.signature
     assert [stream.name for stream in first.streams] == ["A", "A", "B"]
     assert first.order.index(0) == second.order.index(2), "what one calls x, the other calls y"
+
+
+def test_a_stream_joined_with_itself_a_dozen_times_is_planned_at_once(planned: Callable[..., Plan]) -> None:
+    names = [f"x{number}" for number in range(12)]
+    joined = " AND ".join(f"x0.k = {name}.k" for name in names[1:])
+    plan = planned(f"SELECT x0.k FROM {', '.join(f'A {name}' for name in names)} WHERE {joined} WINDOW 1 SECOND")
+    (chain,) = plan.chains
+    assert len(chain.streams) == 12
+    assert len({pool for _, pool in chain.read_at()}) == 1, "it is kept once"

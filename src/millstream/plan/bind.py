@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby, permutations, product
+from itertools import groupby, islice, permutations, product
 
 from millstream.errors import Errors, InternalError, NotSupportedYet
 from millstream.model.expr import Expr, canonical, moved, order, sources
@@ -51,10 +51,9 @@ def _orders(query: Query) -> Iterator[tuple[int, ...]]:
     """The orders of a query's sources in which streams come by name."""
     by_name = sorted(range(len(query.sources)), key=lambda source: query.sources[source].stream.name)
     groups = [list(some) for _, some in groupby(by_name, key=lambda source: query.sources[source].stream.name)]
-    every = product(*(permutations(some) for some in groups))
-    for number, some in enumerate(every):
-        if number == _MOST_ORDERS:
-            return
+    # Cut at each group too: a product takes in all of each before it gives the first.
+    every = product(*(islice(permutations(some), _MOST_ORDERS) for some in groups))
+    for some in islice(every, _MOST_ORDERS):
         yield tuple(source for group in some for source in group)
 
 

@@ -22,7 +22,7 @@ def as_dot(plan: Plan) -> str:
 
 def _chain(number: int, chain: Chain, pools: dict[PoolName, str]) -> Iterator[str]:
     yield f"  subgraph cluster_{number} {{"
-    yield f"    label={_quoted(f'chain {number}: ' + ' and '.join(chain.key_texts()))};"
+    yield f"    label={_quoted(f'chain {number}: {_predicate(chain)}')};"
     for index, piece in enumerate(chain.slices):
         yield f"    {_quoted(f'slice {number}.{index}')} [label={_quoted(str(piece.interval))}, shape=box];"
     yield "  }"
@@ -33,6 +33,10 @@ def _chain(number: int, chain: Chain, pools: dict[PoolName, str]) -> Iterator[st
     for index, piece in enumerate(chain.slices):
         for name in piece.queries:
             yield f"  {_quoted(f'slice {number}.{index}')} -> {_quoted(f'query {name}')};"
+
+
+def _predicate(chain: Chain) -> str:
+    return " and ".join(chain.key_texts()) or f"{', '.join(chain.names)}, no equality"
 
 
 def _quoted(text: str) -> str:

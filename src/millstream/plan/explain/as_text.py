@@ -52,7 +52,7 @@ def _pools(plan: Plan) -> Iterator[str]:
     width = max(len(one.pool.title) for one in shown)
     for one in shown:
         rows = f"{_number(one.rows):>12} rows"
-        where = ", in every slot" if one.pool.spread.everywhere else ""
+        where = ", in every slot" if one.pool.spread.everywhere else ", in one slot" if one.pool.spread.chain else ""
         chains = f"chain{'s' if len(one.readers) > 1 else ''} {listing(map(str, one.readers), 8)}"
         yield f"  {one.pool.title:{width}}  {rows}, read by {chains}{where}"
     if len(found) > len(shown):
