@@ -9,9 +9,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	@$(BIN)/millstream demo
 
-# Two processes at a time, each with a Spark of its own. Random scripts: 1,200 here, more where MILLSTREAM_EXAMPLES says so.
+# Two processes at a time, each with a Spark of its own. Random scripts: 600 here, more where MILLSTREAM_EXAMPLES says so.
 test: $(READY)
-	MILLSTREAM_EXAMPLES=$${MILLSTREAM_EXAMPLES:-1200} $(BIN)/pytest -n 2 --dist worksteal
+	MILLSTREAM_EXAMPLES=$${MILLSTREAM_EXAMPLES:-600} $(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check src tests
