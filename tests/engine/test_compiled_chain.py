@@ -176,7 +176,7 @@ def _served(fan_out: FanOut) -> set[str]:
 @pytest.mark.parametrize(("slicing", "routes"), [("cpu", True), ("memory", False)])
 def test_pairs_are_routed_where_queries_end_inside_a_slice(slicing: str, routes: bool) -> None:
     chain = chain_of(frozenset({"narrow", "wide"}), slicing)
-    assert CompiledChain(chain, {}, {}).is_routing == routes
+    assert chain.is_routing == routes
 
 
 def keyed(kind: str, keys: list[object], position: int, plan: Plan) -> Segment:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine import widths
-from millstream.engine.compiled_chain import owners
+from millstream.engine.compiled_chain import owners_at
 from millstream.engine.keys import codes
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, blaming, building, wide_columns
 from millstream.engine.segment import Lot, Segment, build
@@ -210,7 +210,7 @@ def test_a_selection_that_fails_is_told_of_the_queries_that_ask_for_it() -> None
         f"A.id {JOIN} AND A.id > 2 WINDOW 1 SECOND",
     )
     runs = [MemberRun(member, {}, 0) for member in some]
-    conditions = Conditions({}, owners(runs, [0]))
+    conditions = Conditions({}, owners_at(some, 0))
     assert conditions.passed(LEFT_ROWS, runs[2].conditions[0]).tolist() == [one > 2 for one in range(6)]
     with pytest.raises(QueryFailed) as failure:
         conditions.passed(LEFT_ROWS, runs[0].conditions[0])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
-from millstream.model.expr import sources
+from millstream.model.expr import sources, text
 from millstream.plan import Plan
 from millstream.plan.key_classes import key_classes
 from millstream.plan.nodes import Chain, in_pool
@@ -150,7 +150,7 @@ def test_a_stream_without_the_spreading_key_goes_everywhere_and_is_found_by_its_
 def test_the_key_of_most_rows_spreads_them(rare: str, spread: str) -> None:
     hints = dict.fromkeys("ABC", ", rate = 1000") | {rare: ", rate = 1"}
     plan = plan_of("A.k = B.k AND B.j = C.j", hints=hints)
-    keys = {part.expr.name for pool in plan.pools for part in pool.spread.key}  # type: ignore[attr-defined]
+    keys = {text(part.expr, lambda column: column.name) for pool in plan.pools for part in pool.spread.key}
     assert keys == {spread}
     assert {pool.stream.name for pool in plan.pools if pool.spread.everywhere} == {rare}
 

@@ -81,10 +81,6 @@ class ChainRun:
     def chain(self) -> Chain:
         return self._compiled.chain
 
-    @property
-    def compiled(self) -> CompiledChain:
-        return self._compiled
-
     def since(self) -> dict[str, int]:
         """The first batch whose rows each query may see."""
         return self._compiled.since()

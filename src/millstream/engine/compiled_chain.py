@@ -17,7 +17,7 @@ from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.engine.units import Unit, needed
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, Chain, Condition, Slice
+from millstream.plan.nodes import LEFT, Chain, Condition, Member, Slice, in_pool
 
 Hulls = Mapping[tuple[int, int], Interval]
 """For every two positions i and j, the interval that contains T_j - T_i of all results."""
@@ -33,7 +33,7 @@ class CompiledChain:
             with building([member.name]):
                 self.members[member.name] = MemberRun(member, functions, since.get(member.name, 0))
         positions = range(len(chain.streams))
-        self.conditions = [Conditions(functions, owners(self.members.values(), [one])) for one in positions]
+        self.conditions = [Conditions(functions, owners_at(chain.members, one)) for one in positions]
         with building(self.members):
             self._shared_bounds = find_shared_bounds(chain.members, functions)
             self._equalities = [Equalities(walk[0].checked, functions, len(positions)) for walk in chain.walks]
@@ -46,11 +46,6 @@ class CompiledChain:
         self._hulls = {piece.interval: _hulls(chain, piece) for piece in chain.slices if not chain.is_pairwise}
         self.youngest = max((member.since for member in self.members.values()), default=0)
         """The first batch whose rows all queries may see."""
-
-    @property
-    def is_routing(self) -> bool:
-        """Whether pairs are routed to queries by cuts inside a slice."""
-        return any(piece.cuts for piece in self.chain.slices)
 
     def since(self) -> dict[str, int]:
         """The first batch whose rows each query may see."""
@@ -134,13 +129,11 @@ class CompiledChain:
         return self._equalities[at].kept(met)
 
 
-def owners(members: Iterable[MemberRun], positions: Iterable[int]) -> dict[Condition, list[str]]:
-    """The selections of queries at these positions, each with the queries that have it."""
+def owners_at(members: Iterable[Member], position: int) -> dict[Condition, list[str]]:
+    """The selections of queries at a position as its pool has them, each with the queries that have it."""
     found: dict[Condition, list[str]] = {}
-    at = list(positions)
     for member in members:
-        for condition in {member.conditions[position] for position in at}:
-            found.setdefault(condition, []).append(member.name)
+        found.setdefault(frozenset(map(in_pool, member.conditions[position])), []).append(member.name)
     return found
 
 

@@ -16,6 +16,7 @@ from millstream.engine.backlog import UNBOUNDED, Backlog, Budget
 from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import HeldEntry
 from millstream.engine.chain_run import ChainRun
+from millstream.engine.compiled_chain import owners_at
 from millstream.engine.joiner import Joined
 from millstream.engine.policy import Policy
 from millstream.engine.pool_manifest import PoolManifest
@@ -26,7 +27,7 @@ from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
-from millstream.plan.nodes import Chain, Condition, Plan, Pool, PoolName, Signature, in_pool
+from millstream.plan.nodes import Chain, Condition, Plan, Pool, PoolName, Signature
 
 _Parts = Iterator[Mapping[PoolName, Arriving]]
 
@@ -105,16 +106,15 @@ class Shard:
         for chain in readers:
             for position in (position for position, name in chain.read_at() if name == pool.name):
                 last_position = max(last_position, position)
-                for member in chain.members:
-                    condition = frozenset(map(in_pool, member.conditions[position]))
-                    owners.setdefault(condition, []).append(member.name)
+                for condition, names in owners_at(chain.members, position).items():
+                    owners.setdefault(condition, []).extend(names)
         run.use(
             pool,
             self._functions,
             owners,
             readers=[member.name for chain in readers for member in chain.members],
             last_position=last_position,
-            is_routing=any(piece.cuts for chain in readers for piece in chain.slices),
+            is_routing=any(chain.is_routing for chain in readers),
             hash_bits=self._hash_bits,
         )
 

@@ -1,6 +1,6 @@
 -- Sixteen queries over five bursty streams of sensor readings, after the experiment of "Scheduling Strategies for
 -- Processing Continuous Queries over Streams" (Jiang, Chakravarthy 2003), which names their number, that of the streams
--- and that of the joins. A query here joins, so the paper's queries that only select are joins of two streams with sharp
+-- and up to how many joins a query has; which query joins what is ours. A query here joins, so the paper's queries that only select are joins of two streams with sharp
 -- selections and a short window (q1 to q4). Five more join two streams, four three, one four and two five, some by one
 -- key for all streams, some by two.
 CREATE STREAM S1 (k INT, j INT, sensor INT, reading DOUBLE, Ts TIMESTAMP)

@@ -232,6 +232,11 @@ class Chain:
         return len(self.streams) == 2
 
     @property
+    def is_routing(self) -> bool:
+        """Whether pairs are routed to queries by cuts inside a slice."""
+        return any(piece.cuts for piece in self.slices)
+
+    @property
     def keys(self) -> tuple[Key, ...]:
         return self.members[0].keys
 

@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import duckdb
 import pytest
@@ -114,9 +115,9 @@ class Watermarks:
             return None
         return min(known[name] - self._delays[name] for name in streams)
 
-    def is_late(self, row: Mapping[str, object], streams: tuple[str, ...], batch: int) -> bool:
+    def is_late(self, row: Mapping[str, Any], streams: tuple[str, ...], batch: int) -> bool:
         watermark = self.of(streams, batch)
-        return watermark is not None and row["Ts"] < watermark  # type: ignore[operator]
+        return watermark is not None and row["Ts"] < watermark
 
 
 @settings(max_examples=max(EXAMPLES // 4, settings().max_examples - 100), suppress_health_check=SLOW)
