@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.engine.files import Stamp
+from millstream.engine.groups import Groups
+from millstream.engine.groups import from_json as groups_from_json
+from millstream.engine.groups import to_json as groups_to_json
 from millstream.engine.watermark import NEVER
 
 
@@ -14,7 +17,8 @@ class SegmentEntry:
     """A segment by its name in the store, with what a reader needs to know before opening it.
 
     Its rows came too late for the chains it is `hidden_from`. `stamps` are those of its files, in the order the store
-    names them; none where it has no files.
+    names them; none where it has no files. Where `groups` are given, it is the rows of these partition groups only, and
+    its files hold others too. One that is `on_disk` has been spilled. A `retired` one is there for deferred units only.
     """
 
     number: int
@@ -27,11 +31,18 @@ class SegmentEntry:
     last: int
     hidden_from: tuple[str, ...] = ()
     stamps: tuple[Stamp, ...] = ()
+    groups: Groups | None = None
+    on_disk: bool = False
+    retired: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "groups": groups_to_json(self.groups)}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> SegmentEntry:
         stamps = tuple(Stamp(**stamp) for stamp in saved["stamps"])
-        return cls(**{**saved, "hidden_from": tuple(saved["hidden_from"]), "stamps": stamps})
+        groups = groups_from_json(saved["groups"])
+        return cls(**{**saved, "hidden_from": tuple(saved["hidden_from"]), "stamps": stamps, "groups": groups})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +61,7 @@ class PoolManifest:
             "taken": self.taken,
             "expired": self.expired,
             "watermark_us": self.watermark,
-            "segments": [asdict(entry) for entry in self.segments],
+            "segments": [entry.to_json() for entry in self.segments],
         }
 
     @classmethod

@@ -8,16 +8,27 @@ from typing import Any
 
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.files import Stamp
+from millstream.engine.groups import Groups, to_json
 from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
 from millstream.engine.store import files_of, stamp_in
 from millstream.plan.nodes import PoolName, Signature
 
 
+Marks = tuple[int, ...]
+"""The batches after which a partition group was spilled."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardManifest:
-    """`numbered` is the last number given to a segment."""
+    """`numbered` is the last number given to a segment.
+
+    `spilled` has the partition groups that have been spilled, by the batches after which they were: rows of a group
+    that came before such a batch have not met those that came after it. `owing` are the groups of which there are both.
+    """
 
     numbered: int = 0
+    spilled: Mapping[Marks, Groups] = field(default_factory=dict)
+    owing: Groups = 0
     pools: Mapping[PoolName, PoolManifest] = field(default_factory=dict)
     chains: Mapping[Signature, ChainManifest] = field(default_factory=dict)
 
@@ -42,6 +53,8 @@ class ShardManifest:
     def to_json(self) -> dict[str, Any]:
         return {
             "numbered": self.numbered,
+            "spilled": [{"after": list(marks), "groups": to_json(groups)} for marks, groups in self.spilled.items()],
+            "owing": to_json(self.owing),
             "pools": [{"pool": name, **pool.to_json()} for name, pool in self.pools.items()],
             "chains": [{"signature": name, **chain.to_json()} for name, chain in self.chains.items()],
         }
@@ -50,6 +63,8 @@ class ShardManifest:
     def from_json(cls, saved: dict[str, Any]) -> ShardManifest:
         return cls(
             numbered=saved["numbered"],
+            spilled={tuple(one["after"]): int(one["groups"], 16) for one in saved["spilled"]},
+            owing=int(saved["owing"], 16),
             pools={pool["pool"]: PoolManifest.from_json(pool) for pool in saved["pools"]},
             chains={chain["signature"]: ChainManifest.from_json(chain) for chain in saved["chains"]},
         )

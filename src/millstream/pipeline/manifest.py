@@ -18,7 +18,7 @@ from millstream.errors import ScriptError, Where
 from millstream.pipeline.sealed import read_sealed, sealed
 from millstream.plan.nodes import PoolName, Signature
 
-VERSION = 3
+VERSION = 4
 KEPT = 3
 _PUBLISHED = "published"
 _NAME = re.compile(r"(\d{12,})\.json")
