@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.engine.backlog import UNBOUNDED, Budget
-from millstream.engine.batch import BatchInput, StreamRows
+from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.files import Files
+from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.shard import Shard
@@ -38,6 +40,9 @@ class Step:
     restarts: bool = False
     budget: Budget = UNBOUNDED
     finish: bool = False
+    memory: MemoryLimit | None = None
+    then: Callable[[Shard], Iterable[Results]] = lambda _: ()
+    """What is done with each shard after its batch."""
 
 
 class Slots:
@@ -66,8 +71,7 @@ class Slots:
         for stream in plan.script.streams:
             self._clocks.setdefault(stream.name, StreamClock(stream))
         watermarks = {
-            chain.signature: chain_watermark([self._clocks[stream.name] for stream in chain.streams])
-            for chain in plan.chains
+            one.signature: chain_watermark([self._clocks[stream.name] for stream in one.streams]) for one in plan.chains
         }
         if not self._shards or step.restarts:
             self._shards = [self._restored(slot, plan, since) for slot in range(self._count)]
@@ -83,10 +87,11 @@ class Slots:
                 watermarks=watermarks,
                 budget=step.budget,
                 finish=step.finish,
+                memory=step.memory,
             )
             output = shard.run_batch(given)
             assert not output.late
-            for queries, rows, _ in output.results:
+            for queries, rows, _ in chain(output.results, () if step.finish else step.then(shard)):
                 for query_name in queries:
                     found.setdefault(query_name, []).extend(rows.to_pylist())
             for name, time in output.greatest.items():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.judge import Late
+from millstream.engine.memory import MemoryLimit
 from millstream.model.stream import Stream
 from millstream.plan.nodes import PoolName, Signature
 
@@ -31,7 +32,7 @@ class StreamRows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInput:
     """`watermarks` and `horizons` are those from before the batch. `finish` says that no more rows will come: all
-    deferred units are done and all held rows are released.
+    deferred units are done and all held rows are released. `memory` is how much state may be held in memory.
     """
 
     batch: int
@@ -40,6 +41,7 @@ class BatchInput:
     horizons: Mapping[str, int] = field(default_factory=dict)
     budget: Budget = UNBOUNDED
     finish: bool = False
+    memory: MemoryLimit | None = None
 
 
 class Results(NamedTuple):

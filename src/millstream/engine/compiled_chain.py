@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from millstream.engine.arrow import Ints
 from millstream.engine.equalities import Equalities, equal_columns
 from millstream.engine.fan_out import FanOut
+from millstream.engine.on_disk import Piece
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, Source, building
 from millstream.engine.segment import Segment
 from millstream.engine.shared_bounds import find_shared_bounds
@@ -52,8 +53,8 @@ class CompiledChain:
         return {name: member.since for name, member in self.members.items()}
 
     def units(
-        self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], only: Slice | None = None
-    ) -> Iterator[Unit]:
+        self, probe: Piece, at: int, seen: Sequence[Sequence[Piece]], only: Slice | None = None
+    ) -> Iterator[Unit[Piece]]:
         """The units of a probing segment with the segments it sees at the other positions: one per slice that may
         have pairs for a query that may see them; of two streams, one per slice and segment.
         """
@@ -69,8 +70,8 @@ class CompiledChain:
                     yield Unit(probe, at, ((state,),), interval)
 
     def _walks(
-        self, probe: Segment, at: int, seen: Sequence[Sequence[Segment]], intervals: Sequence[Interval]
-    ) -> Iterator[Unit]:
+        self, probe: Piece, at: int, seen: Sequence[Sequence[Piece]], intervals: Sequence[Interval]
+    ) -> Iterator[Unit[Piece]]:
         """Segments out of reach of the probing one are left out; without any at some position there are no results."""
         others = [position for position in range(len(self.chain.streams)) if position != at]
         for interval in intervals:
@@ -82,7 +83,7 @@ class CompiledChain:
             if all(lookup):
                 yield Unit(probe, at, lookup, interval)
 
-    def cut(self, unit: Unit) -> Iterator[Unit]:
+    def cut(self, unit: Unit[Piece]) -> Iterator[Unit[Piece]]:
         """The parts of a unit made by another plan that this plan still needs."""
         for new in self.units(unit.probe, unit.at, unit.lookup):
             lo, hi = max(new.interval.lo, unit.interval.lo), min(new.interval.hi, unit.interval.hi)
@@ -150,7 +151,7 @@ def _hulls(chain: Chain, piece: Slice) -> Hulls:
     return found
 
 
-def _in_reach(probe: Segment, state: Segment, hull: Interval) -> bool:
+def _in_reach(probe: Piece, state: Piece, hull: Interval) -> bool:
     """Whether some rows of a state segment may match some of the probing one."""
     least, greatest = state.first - probe.last, state.last - probe.first
     return max(hull.lo, least, 1 - state.reach) <= min(hull.hi - 1, greatest)

@@ -40,6 +40,10 @@ class Grouping:
         packed = groups.to_bytes(-(-self.count // 8), "little")
         return np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")[: self.count].view(np.bool_)
 
+    def set_of(self, flags: Bools) -> Groups:
+        """The groups that have a flag."""
+        return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
 
 def group_set(groups: Iterable[int]) -> Groups:
     found = 0

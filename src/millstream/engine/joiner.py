@@ -14,6 +14,7 @@ from millstream.engine.fan_out import PairRouter, Served
 from millstream.engine.gathered_rows import MatchRanges
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import Matches, matches, ranges
+from millstream.engine.segment import Segment
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.units import Unit
 from millstream.model.interval import Interval
@@ -34,21 +35,21 @@ class Joiner:
     def __init__(self, compiled: CompiledChain, statistics: ChainStatistics, chunk: int) -> None:
         self._compiled, self._statistics, self._chunk = compiled, statistics, chunk
 
-    def join(self, units: Sequence[Unit]) -> Iterator[Joined]:
+    def join(self, units: Sequence[Unit[Segment]]) -> Iterator[Joined]:
         """Does units of one probing segment in one slice."""
         together = self._together(units) if units and len(units[0].probe) < SMALL else None
         for served in together if together is not None else self._one_by_one(units):
             queries, pairs, rows = served
             yield Joined(queries, rows, pairs, units[0].probe.batch)
 
-    def _one_by_one(self, units: Sequence[Unit]) -> Iterator[Served]:
+    def _one_by_one(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
         for unit in units:
             router = self._router([unit], self._chunk)
             for met in self._met(unit):
                 yield from router.serve(self._compiled.pairs(unit.probe, unit.at, unit.state, *met))
             yield from router.finish()
 
-    def _together(self, units: Sequence[Unit]) -> Iterator[Served] | None:
+    def _together(self, units: Sequence[Unit[Segment]]) -> Iterator[Served] | None:
         """Units of one small probe: their matches are gathered before they are routed. None where one row has too many
         matches, or the state is scanned.
         """
@@ -72,7 +73,7 @@ class Joiner:
             for served in router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
         )
 
-    def _met(self, unit: Unit) -> Iterator[Matches]:
+    def _met(self, unit: Unit[Segment]) -> Iterator[Matches]:
         """The matches of a unit, timed."""
         began, found = time.perf_counter_ns(), 0
         access = self._compiled.access(1 - unit.at)
@@ -81,7 +82,7 @@ class Joiner:
             yield some
         self._statistics.done(unit.interval, unit.probe, len(unit.state), found, time.perf_counter_ns() - began)
 
-    def _router(self, units: Sequence[Unit], enough: int = 0) -> PairRouter:
+    def _router(self, units: Sequence[Unit[Segment]], enough: int = 0) -> PairRouter:
         """For the queries that get pairs of these units, all of one probing segment and one slice."""
         looked_at = [unit.within for unit in units]
         within = Interval(min(one.lo for one in looked_at), max(one.hi for one in looked_at))

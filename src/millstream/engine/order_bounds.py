@@ -9,13 +9,22 @@ from millstream.engine.units import Ledger
 
 
 def order_bounds(
-    compiled: CompiledChain, ledger: Ledger, *, watermark: int, batch: int, releases_early: bool
+    compiled: CompiledChain,
+    ledger: Ledger,
+    *,
+    watermark: int,
+    batch: int,
+    releases_early: bool,
+    owed: int | None = None,
 ) -> dict[str, Bounds]:
-    """Future rows come from deferred units and from tuples that arrive after `batch`.
+    """Future rows come from deferred units, from tuples that arrive after `batch`, and from what spilled groups owe.
 
     `releases_early` says whether the policy releases rows of a tuple before it has scanned the whole window.
     """
-    fresh = dict.fromkeys(compiled.members, (watermark, batch + 1, 0))
+    least = (watermark, batch + 1, 0)
+    if owed is not None:
+        least = min(least, (owed, 0, 0))
+    fresh = dict.fromkeys(compiled.members, least)
     held = dict(fresh)
     tasks = list(ledger.earliest())
     if any(came < compiled.youngest for _, _, came in tasks):

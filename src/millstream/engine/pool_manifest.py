@@ -47,8 +47,8 @@ class SegmentEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolManifest:
-    """`taken` counts the rows that ever became state, `expired` those of them that have expired, so the segments hold
-    exactly the difference. `watermark` is the one up to which they have expired.
+    """`taken` counts the rows that ever became state, `expired` those of them that have expired or gone to another
+    slot, so the segments hold exactly the difference. `watermark` is the one up to which they have expired.
     """
 
     taken: int = 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import Ints
+from millstream.engine.arrow import Bools
 from millstream.engine.compaction import SPANS
+from millstream.engine.groups import Grouping, Groups
 from millstream.engine.intake import Intake
-from millstream.engine.keys import GROUP_BITS
+from millstream.engine.on_disk import OnDisk, Piece
 from millstream.engine.pairs import Conditions, building
+from millstream.engine.pool_groups import Parts, PoolGroups
 from millstream.engine.pool_manifest import PoolManifest
-from millstream.engine.release import sequenced
 from millstream.engine.segment import Segment
 from millstream.engine.segment_log import SegmentLog
 from millstream.engine.store import Store
@@ -30,17 +31,25 @@ class PoolRun:
     at an earlier position of a chain does not see them.
     """
 
-    def __init__(self, store: Store, next_number: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        next_number: Callable[[], int],
+        grouping: Grouping | None = None,
+        owing: Callable[[], Groups] = lambda: 0,
+        *,
+        strict: bool = False,
+    ) -> None:
         self._store, self._next_number = store, next_number
+        self._owing = owing
         self._log = SegmentLog(store, next_number)
+        self.groups = PoolGroups(self._log, store, next_number, grouping or Grouping(), strict=strict)
         self._taken = 0
         self._settled: tuple[int, int, int, frozenset[int]] | None = None
         self._waiting: list[Segment] = []
         self.fresh: list[Segment] = []
         self.watermark = NEVER
         """The farthest watermark up to which rows have expired. A chain that comes later may have a lower one."""
-        self.group_rows: Ints = np.zeros(1 << GROUP_BITS, dtype=np.int64)
-        """The rows of each partition group that have arrived."""
 
     def use(
         self,
@@ -56,7 +65,8 @@ class PoolRun:
         """Switches to another plan of the same pool between batches. `readers` are the queries that read it,
         `last_position` is the last position at which a chain does.
         """
-        self.pool, self.last_position = pool, last_position
+        self.pool = self.groups.pool = pool
+        self.last_position = last_position
         # Where nothing is routed, shorter segments save nothing.
         self._spans = SPANS if is_routing else 1
         with building(readers):
@@ -75,8 +85,6 @@ class PoolRun:
             if some.num_rows
             for segment in self._intake.segments(some, batch, hidden_from, self._next_number)
         ]
-        for segment in made:
-            self.group_rows += np.diff(segment.group_ranges())
         self._taken += sum(map(len, made))
         self.fresh, self._waiting = made, made
 
@@ -101,7 +109,13 @@ class PoolRun:
         self.watermark = max(self.watermark, watermark)
         if self._settled == (watermark, self._taken, len(self._log.segments), busy):
             return
-        self._log.tidy(watermark, busy, self._spans)
+        owing = self._owing()
+        owed = partial(self.groups.still_owed, owing=owing) if owing else None
+        self._log.tidy(watermark, busy, self._spans, owed)
+        if self._log.on_disk:
+            self._log.drop_from_disk(
+                lambda one: bool(one.groups & owing) or one.number in busy or one.last + one.reach > watermark
+            )
         self._settled = (watermark, self._taken, len(self._log.segments), busy)
 
     def part_at(self, batch: int) -> None:
@@ -110,8 +124,7 @@ class PoolRun:
 
     def end(self) -> None:
         """Drops all segments: no chain reads the pool any more."""
-        self._log.segments = []
-        self._log.keep()
+        self._log.clear()
 
     def keep(self) -> None:
         """Hands new segments to the store."""
@@ -125,7 +138,64 @@ class PoolRun:
 
     def restore(self, saved: PoolManifest, *, strict: bool) -> None:
         """Resumes from a saved pool."""
-        self._settled = None
+        self._settled, self.groups.strict = None, strict
         self.fresh, self._waiting = [], []
         self._taken, self._log.expired, self.watermark = saved.taken, saved.expired, saved.watermark
-        self._log.restore([sequenced(self._store.load(entry), strict=strict) for entry in saved.segments])
+        there: list[Segment] = []
+        retired: list[Segment] = []
+        on_disk = []
+        for entry in saved.segments:
+            if entry.on_disk:
+                self._store.expect(entry)
+                on_disk.append(self.groups.on_disk(entry))
+            else:
+                (retired if entry.retired else there).append(self.groups.load(entry))
+        self._log.restore(there, on_disk, retired)
+
+    @property
+    def on_disk(self) -> list[OnDisk]:
+        return self._log.on_disk
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All segments, in memory and on disk."""
+        return self._log.pieces
+
+    def by_number(self) -> dict[int, Piece]:
+        """All segments that a unit may name."""
+        return {one.number: one for one in (*self._log.pieces, *self._log.retired)}
+
+    def arrived_groups(self) -> Bools:
+        """For each group whether rows of it have just arrived. A row of a pool that every slot has is of all."""
+        return self.groups.present(self.fresh)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes in memory."""
+        return sum(one.nbytes for one in (*self._log.segments, *self._log.retired))
+
+    def part(self, groups: Groups) -> Parts:
+        """Divides every segment into the rows of these groups and the others."""
+        self._settled = None
+        return self.groups.part(groups)
+
+    def spill(self, groups: Groups) -> None:
+        """Sends the segments of these groups, which have been parted from the others, to disk only."""
+        self._settled = None
+        self.groups.spill(groups)
+
+    def bring_back(self, groups: Groups) -> None:
+        """Loads the segments of these groups, which have been parted from the others, from disk."""
+        self._settled = None
+        self.groups.bring_back(groups)
+
+    def give_up(self, groups: Groups) -> PoolManifest:
+        """What another slot takes over: the segments of these groups, which have been parted from the others. Of a pool
+        that every slot has, all.
+        """
+        self._settled = None
+        given = self.groups.give_up(groups)
+        rows = sum(entry.rows for entry in given)
+        if self.groups.is_grouped:
+            self._log.expired += rows
+        return PoolManifest(taken=rows, watermark=self.watermark, segments=tuple(given))

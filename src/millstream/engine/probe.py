@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from millstream.engine.arrow import Ints
+from millstream.engine.on_disk import Piece
 from millstream.engine.segment import Segment
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
@@ -45,7 +46,7 @@ def matches(
     return _scan(probe, at, state, interval, chunk) if scanned else _index(probe, at, state, interval, chunk)
 
 
-def differences(probe: Segment, at: int, state: Segment) -> tuple[int, int]:
+def differences(probe: Piece, at: int, state: Piece) -> tuple[int, int]:
     """The least and the greatest time difference any pair of these rows can have."""
     left, right = (probe, state) if at == LEFT else (state, probe)
     return right.first - left.last, right.last - left.first

@@ -7,7 +7,7 @@ within a code are searched in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Columns, merged
+from millstream.engine.groups import Groups
 from millstream.engine.keys import GROUP_BITS, Codes
 from millstream.plan.nodes import Condition, Signature
 
@@ -33,7 +34,8 @@ class Segment:
     """`batch` is when its youngest row arrived; a row is needed until the watermark passes its time plus `reach`.
 
     `times` is the time column, not a copy of it; `first` is the least and `last` the greatest. A small segment keeps
-    the codes of its rows, because it will soon be merged. Its rows came too late for the chains it is hidden from.
+    the codes of its rows, because it will soon be merged. Its rows came too late for the chains it is hidden from. One
+    with `groups` is a part of what was built: its files hold rows of other groups too.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Segment:
     keys: Codes
     starts: Ints
     hidden_from: frozenset[Signature] = frozenset()
+    groups: Groups | None = None
     _codes: Codes | None = field(default=None, repr=False)
     _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
 
@@ -56,6 +59,9 @@ class Segment:
     @property
     def lot(self) -> Lot:
         return Lot(self.reach, self.hidden_from)
+
+    def open(self) -> Segment:
+        return self
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
@@ -206,7 +212,16 @@ def _sorted(
     starts = fresh.nonzero()[0]
     kept = codes if len(codes) < _FEW else None
     keys, times = codes.take(starts[:-1]), frame.values[time]
-    return Segment(number, batch, lot.reach, frame, time, *span, times, keys, starts, lot.hidden_from, kept)
+    return Segment(number, batch, lot.reach, frame, time, *span, times, keys, starts, lot.hidden_from, _codes=kept)
+
+
+def picked(number: int, segment: Segment, rows: Ints, groups: Groups | None) -> Segment:
+    """Some rows of a segment, in order, as a segment of their own: those of these groups."""
+    frame, codes = segment.frame.take(rows), segment.row_keys().take(rows)
+    times = frame.values[segment.time]
+    span = int(times.min()), int(times.max())
+    found = _sorted(number, segment.batch, segment.lot, frame, segment.time, span, codes)
+    return replace(found, groups=groups)
 
 
 def _order(codes: Codes) -> Ints:

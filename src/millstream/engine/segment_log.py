@@ -7,14 +7,19 @@ Segments never change: a merge makes a new one, with a new number.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from millstream.engine import widths
 from millstream.engine.compaction import run_to_merge
+from millstream.engine.on_disk import OnDisk, Piece
 from millstream.engine.pool_manifest import SegmentEntry
 from millstream.engine.segment import Lot, Segment, merge
 from millstream.engine.store import Store
+from millstream.engine.watermark import NEVER
 
 _WORTH_TRIMMING = 4_096
+Spill = Callable[[Segment], list[OnDisk]]
+"""Spills the rows of a segment that are still needed: a segment on disk, or none."""
 
 
 class SegmentLog:
@@ -24,9 +29,11 @@ class SegmentLog:
         self._store, self._next_number = store, next_number
         self.expired = 0
         """The rows that have expired so far."""
-        self._stored: dict[int, Segment] = {}
+        self._stored: dict[int, Segment | OnDisk] = {}
         self._seams: set[int] = set()
         self.segments: list[Segment] = []
+        self.on_disk: list[OnDisk] = []
+        self.retired: list[Segment] = []
 
     def append(self, segments: Iterable[Segment]) -> None:
         self.segments = [*self.segments, *segments]
@@ -35,12 +42,35 @@ class SegmentLog:
         """From now on never merges rows that have come up to a batch with later ones."""
         self._seams.add(batch)
 
-    def tidy(self, watermark: int, busy: Collection[int], spans: int) -> None:
-        """Drops expired rows and merges small neighbours; segments that deferred units name stay."""
-        before = sum(map(len, self.segments))
+    @property
+    def pieces(self) -> list[Piece]:
+        """All segments, in memory and on disk, without those that are there for deferred units only."""
+        return [*self.segments, *self.on_disk]
+
+    def tidy(self, watermark: int, busy: Collection[int], spans: int, owed: Spill | None = None) -> None:
+        """Drops expired rows and merges small neighbours; segments that deferred units name stay. Rows that are `owed`
+        to spilled ones stay too, on disk.
+        """
+        before = self._rows()
         alive = [s for s in self.segments if s.number in busy or s.last + s.reach > watermark]
-        self.segments = self._compacted([self._trimmed(one, watermark, busy) for one in alive], watermark, busy, spans)
-        self.expired += before - sum(map(len, self.segments))
+        if owed is not None:
+            for gone in (s for s in self.segments if not (s.number in busy or s.last + s.reach > watermark)):
+                self.on_disk += owed(self.kept(gone))
+            self.segments = self._compacted(alive, NEVER, busy, spans)
+        else:
+            trimmed = [self._trimmed(one, watermark, busy) for one in alive]
+            self.segments = self._compacted(trimmed, watermark, busy, spans)
+        self.retired = [one for one in self.retired if one.number in busy]
+        self.expired += before - self._rows()
+
+    def drop_from_disk(self, is_needed: Callable[[OnDisk], bool]) -> None:
+        """Drops expired segments on disk."""
+        before = self._rows()
+        self.on_disk = [one for one in self.on_disk if is_needed(one)]
+        self.expired += before - self._rows()
+
+    def _rows(self) -> int:
+        return sum(map(len, self.pieces)) + sum(map(len, self.retired))
 
     def _trimmed(self, segment: Segment, watermark: int, busy: Collection[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
@@ -62,7 +92,8 @@ class SegmentLog:
             alike.setdefault((segment.lot, era), []).append(segment)
         for (lot, _), some in alike.items():
             while (run := run_to_merge(some, busy, spans)) is not None:
-                some[run] = [merge(self._next_number(), some[run], watermark - lot.reach)]
+                expired = watermark - lot.reach if watermark > NEVER else NEVER
+                some[run] = [merge(self._next_number(), some[run], expired)]
         merged = [segment for some in alike.values() for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 
@@ -71,35 +102,63 @@ class SegmentLog:
         between two calls.
         """
         self.segments = [self.kept(segment) for segment in self.segments]
-        for number in self._stored.keys() - {segment.number for segment in self.segments}:
+        for number in self._stored.keys() - {one.number for one in (*self.pieces, *self.retired)}:
             self._store.drop(self._stored.pop(number))
 
     def kept(self, segment: Segment) -> Segment:
         """The segment as the store holds it."""
         known = self._stored.get(segment.number)
-        if known is None:
+        if not isinstance(known, Segment):
             known = self._stored[segment.number] = self._store.keep(segment)
         return known
 
+    def part_of(self, segment: Piece, part: Segment | OnDisk) -> None:
+        """A part of a kept segment is stored as its files already."""
+        if part.number != segment.number:
+            self._store.share(segment, part.number)
+        self._stored[part.number] = part
+
+    def release(self, segment: OnDisk) -> None:
+        """A segment has been spilled."""
+        self._stored[segment.number] = segment
+        self._store.release(segment)
+
+    def clear(self) -> None:
+        """Drops everything."""
+        self.segments, self.on_disk, self.retired = [], [], []
+        self.keep()
+
+    def give_up(self, gone: Collection[int]) -> None:
+        """Forgets segments that another slot has now; their files stay."""
+        self.segments = [one for one in self.segments if one.number not in gone]
+        self.on_disk = [one for one in self.on_disk if one.number not in gone]
+
     def saved(self) -> list[SegmentEntry]:
         """The segments as a manifest names them, once they are kept."""
-        return [
-            SegmentEntry(
-                number=one.number,
-                name=self._store.name(one),
-                batch=one.batch,
-                reach=one.reach,
-                rows=len(one),
-                nbytes=one.nbytes,
-                first=one.first,
-                last=one.last,
-                hidden_from=tuple(sorted(one.hidden_from)),
-                stamps=self._store.stamps(one),
-            )
-            for one in self.segments
-        ]
+        retired = [replace(self.entry(one), retired=True) for one in self.retired]
+        return [*map(self.entry, self.segments), *(one.entry for one in self.on_disk), *retired]
 
-    def restore(self, segments: Sequence[Segment]) -> None:
+    def entry(self, one: Segment) -> SegmentEntry:
+        """How a manifest names a kept segment."""
+        return SegmentEntry(
+            number=one.number,
+            name=self._store.name(one),
+            batch=one.batch,
+            reach=one.reach,
+            rows=len(one),
+            nbytes=one.nbytes,
+            first=one.first,
+            last=one.last,
+            hidden_from=tuple(sorted(one.hidden_from)),
+            stamps=self._store.stamps(one),
+            groups=one.groups,
+        )
+
+    def restore(
+        self, segments: Sequence[Segment], on_disk: Sequence[OnDisk] = (), retired: Sequence[Segment] = ()
+    ) -> None:
         """Resumes from segments that the store has loaded."""
-        self.segments, self._seams = list(segments), set()
-        self._stored = {segment.number: segment for segment in segments}
+        self.segments, self.on_disk, self.retired = list(segments), list(on_disk), list(retired)
+        self._seams = set()
+        self._stored = {one.number: one for one in on_disk}
+        self._stored |= {one.number: one for one in (*segments, *retired)}

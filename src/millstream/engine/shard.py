@@ -17,18 +17,23 @@ from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import HeldEntry
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.compiled_chain import owners_at
+from millstream.engine.groups import Grouping, Groups
 from millstream.engine.joiner import Joined
+from millstream.engine.memory import Memory, MemoryLimit
 from millstream.engine.policy import Policy
 from millstream.engine.pool_manifest import PoolManifest
 from millstream.engine.pool_run import Arriving, PoolRun
 from millstream.engine.probe import CHUNK
 from millstream.engine.release import Bounds, OrderedBuffer, OrderedRun
 from millstream.engine.shard_manifest import ShardManifest
+from millstream.engine.spilled import Spilled
 from millstream.engine.store import HeldRows, MemoryStore, Store
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
 from millstream.plan.nodes import Chain, Condition, Plan, Pool, PoolName, Signature
 
+_IDLE = 0.5
+"""For how many seconds a batch without rows cleans up."""
 _Parts = Iterator[Mapping[PoolName, Arriving]]
 
 
@@ -57,9 +62,10 @@ class Shard:
         self._policy, self._strict = policy, strict
         self._backlog = Backlog(policy)
         self._store, self._chunk, self._hash_bits = store or MemoryStore(), chunk, hash_bits
-        self._numbered = 0
+        self._numbered = self._batch = 0
         self._pools: dict[PoolName, PoolRun] = {}
         self._running: dict[Signature, _Running] = {}
+        self.memory = Memory(Grouping(plan.script.settings.groups), strict=strict)
         self.change(plan, since)
 
     def change(self, plan: Plan, since: Mapping[str, int]) -> None:
@@ -91,9 +97,30 @@ class Shard:
         self._plan, self._pools, self._running = plan, pools, running
         self._readers = {name: [chain.signature for chain in chains] for name, chains in readers.items()}
         self._stages = max((len(chain.streams) for chain in plan.chains), default=0)
+        self.memory.pools, self.memory.chains = pools, [running.chain for running in self._running.values()]
+        self._part_at_changes(since)
+
+    def _part_at_changes(self, since: Mapping[str, int]) -> None:
+        """While groups owe results, rows from before and after the coming of a query are not merged: it gets those of
+        later rows only. In strict order no batches are merged, since a row's batch is part of its sort key.
+        """
+        if not self.memory.spilled.by_marks:
+            return
+        seams = {first - 1 for first in since.values()}
+        if self._strict:
+            seams |= {one.batch for pool in self._pools.values() for one in pool.pieces}
+        for pool in self._pools.values():
+            for batch in (*seams, *(() if pool.groups.is_grouped else self.memory.spilled.marks)):
+                pool.part_at(batch)
 
     def _new_pool(self) -> PoolRun:
-        return PoolRun(self._store, self._next_number)
+        return PoolRun(
+            self._store,
+            self._next_number,
+            self.memory.grouping,
+            lambda: self.memory.spilled.owing,
+            strict=self._strict,
+        )
 
     def _next_number(self) -> int:
         self._numbered += 1
@@ -136,7 +163,8 @@ class Shard:
         )
 
     def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
-        budget = given.budget
+        budget, self._batch = given.budget, given.batch
+        self.memory.measure(on=given.memory is not None)
         yield from self.advance(watermarks)
         part = next(parts, {})
         while (following := next(parts, None)) is not None:
@@ -147,22 +175,47 @@ class Shard:
         self._arrive(given.batch, part)
         yield from self._work(budget)
         if given.finish:
-            yield from self._finish()
+            yield from self._finish(given.memory)
+        elif given.memory is not None or self.memory.spilled.by_marks:
+            yield from self._fit(given)
+
+    def _fit(self, given: BatchInput) -> Iterator[Results]:
+        """Makes the state fit into memory. What waits for a budget comes before what is on disk."""
+        if not self.deferred:
+            yield from self._let_all_through(self.memory.bring_back(given.memory, given.batch))
+            if not given.rows:
+                yield from self._let_all_through(self.memory.clean_up_within(given.memory, given.batch, _IDLE))
+        if given.memory is not None:
+            self.memory.relieve(given.memory, given.batch)
+        self._part_at_changes({"": given.batch + 1} if self._strict else {})
+
+    def spill(self, groups: Groups) -> None:
+        """Groups leave memory."""
+        self.memory.spill(groups, self._batch)
+        self._part_at_changes({})
+
+    def clean_up(self, groups: Groups, *, keep: bool) -> Iterator[Results]:
+        """Finds what groups owe; then they stay in memory, or on disk."""
+        return self._let_all_through(self.memory.clean_up(groups, self._batch, keep=keep))
+
+    def _let_all_through(self, found: Iterator[tuple[ChainRun, Joined]]) -> Iterator[Results]:
+        running = {one.chain: one for one in self._running.values()}
+        for chain, joined in found:
+            yield from self._let_through(running[chain], joined)
 
     def _arrive(self, batch: int, part: Mapping[PoolName, Arriving]) -> None:
         for running in self._running.values():
             running.chain.batch = batch
         for name, pool in self._pools.items():
             pool.arrive(part.get(name, ()), batch)
+        self.memory.arrived()
 
     def _work(self, budget: Budget) -> Iterator[Results]:
         if budget == UNBOUNDED:
             yield from self._run_all()
             return
         self._defer()
-        found = {running.chain: running for running in self._running.values()}
-        for chain, joined in self._backlog.run(list(found), budget):
-            yield from self._let_through(found[chain], joined)
+        yield from self._let_all_through(self._backlog.run(self.memory.chains, budget))
 
     def _run_all(self) -> Iterator[Results]:
         """Joins all deferred units and everything that has just arrived, position by position."""
@@ -214,8 +267,9 @@ class Shard:
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
         self._tidy()
+        owed = self.memory.earliest_owed() if self._strict else None
         for running in self._running.values():
-            bounds = running.chain.bounds(self._policy) if self._strict else {}
+            bounds = running.chain.bounds(self._policy, owed) if self._strict else {}
             for name, held in running.held.items():
                 yield from _released(name, held, bounds.get(name))
 
@@ -224,9 +278,10 @@ class Shard:
         for name, pool in self._pools.items():
             pool.tidy(self._watermark(name), busy)
 
-    def _finish(self) -> Iterator[Results]:
-        """Does all deferred units and releases all held rows: no more rows will come."""
+    def _finish(self, limit: MemoryLimit | None = None) -> Iterator[Results]:
+        """Does all deferred units and all that is owed, and releases all held rows: no more rows will come."""
         yield from self._work(UNBOUNDED)
+        yield from self._let_all_through(self.memory.clean_up_within(limit, self._batch, None))
         self._tidy()
         for running in self._running.values():
             for name, held in running.held.items():
@@ -259,7 +314,7 @@ class Shard:
         return min((one.oldest for one in held), default=None)
 
     def chains(self) -> list[ChainRun]:
-        return [running.chain for running in self._running.values()]
+        return self.memory.chains
 
     def pools(self) -> list[PoolRun]:
         return list(self._pools.values())
@@ -276,11 +331,15 @@ class Shard:
                 if len(held)
             ]
             chains[signature] = running.chain.saved(held)
-        return ShardManifest(numbered=self._numbered, pools=pools, chains=chains)
+        spilled = self.memory.spilled
+        return ShardManifest(
+            numbered=self._numbered, spilled=dict(spilled.by_marks), owing=spilled.owing, pools=pools, chains=chains
+        )
 
     def restore(self, saved: ShardManifest, rows: HeldRows) -> None:
         """Resumes from what was saved; a pool that was not saved begins empty."""
         self._numbered = saved.numbered
+        self.memory.spilled = Spilled(dict(saved.spilled), saved.owing)
         for name, pool in self._pools.items():
             pool.restore(saved.pools.get(name, PoolManifest()), strict=self._strict)
         for signature, running in self._running.items():
@@ -292,6 +351,8 @@ class Shard:
                 for entry in (manifest.held if manifest else ())
                 if since.get(entry.query) == entry.since
             }
+        for running in self._running.values():
+            self._part_at_changes(running.chain.since())
 
 
 def _released(query: str, held: OrderedBuffer, bounds: Bounds | None) -> Iterator[Results]:

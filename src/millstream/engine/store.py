@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from millstream.engine.columns import Columns
 from millstream.engine.files import Files, Stamp, stamp_of
+from millstream.engine.on_disk import Piece
 from millstream.engine.pool_manifest import SegmentEntry
 from millstream.engine.segment import Segment
 
@@ -25,17 +27,31 @@ class Store(Protocol):
         """The same segment as the store holds it."""
         ...
 
-    def name(self, segment: Segment) -> str:
+    def name(self, segment: Piece) -> str:
         """The name under which a kept segment can be loaded again."""
         ...
 
-    def stamps(self, segment: Segment) -> tuple[Stamp, ...]:
+    def stamps(self, segment: Piece) -> tuple[Stamp, ...]:
         """The stamps of the files of a kept segment."""
         ...
 
-    def load(self, entry: SegmentEntry) -> Segment: ...
+    def share(self, segment: Piece, number: int) -> None:
+        """A part of a kept segment gets this number, and has the same files."""
+        ...
 
-    def drop(self, segment: Segment) -> None: ...
+    def expect(self, entry: SegmentEntry) -> None:
+        """Notes an entry without loading it."""
+        ...
+
+    def load(self, entry: SegmentEntry) -> Segment:
+        """All rows of an entry's files, whichever of them are its own."""
+        ...
+
+    def release(self, segment: Piece) -> None:
+        """A kept segment is spilled: the store does not keep it open."""
+        ...
+
+    def drop(self, segment: Piece) -> None: ...
 
 
 class HeldRows(Protocol):
@@ -49,26 +65,63 @@ class HeldRows(Protocol):
 
 
 class MemoryStore:
-    """Segments stay as they are."""
+    """Segments stay as they are; those that are spilled too."""
 
     def __init__(self) -> None:
         self._segments: dict[str, Segment] = {}
+        self._names = Names()
 
     def keep(self, segment: Segment) -> Segment:
-        self._segments[self.name(segment)] = segment
+        name = str(segment.number)
+        self._names.add(segment.number, name)
+        self._segments[name] = segment
         return segment
 
-    def name(self, segment: Segment) -> str:
-        return str(segment.number)
+    def name(self, segment: Piece) -> str:
+        return self._names[segment.number]
 
-    def stamps(self, _: Segment) -> tuple[Stamp, ...]:
+    def stamps(self, _: Piece) -> tuple[Stamp, ...]:
         return ()
 
+    def share(self, segment: Piece, number: int) -> None:
+        self._names.add(number, self.name(segment))
+
+    def release(self, _: Piece) -> None:
+        """Does nothing."""
+
     def load(self, entry: SegmentEntry) -> Segment:
+        self.expect(entry)
         return self._segments[entry.name]
 
-    def drop(self, segment: Segment) -> None:
-        del self._segments[self.name(segment)]
+    def expect(self, entry: SegmentEntry) -> None:
+        self._names.add(entry.number, entry.name)
+
+    def drop(self, segment: Piece) -> None:
+        name, is_last = self._names.drop(segment.number)
+        if is_last:
+            del self._segments[name]
+
+
+class Names:
+    """The names of segments by their numbers. Parts of one segment have numbers of their own and the same name."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._parts: Counter[str] = Counter()
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+    def add(self, number: int, name: str) -> None:
+        if self._names.get(number) != name:
+            self._names[number] = name
+            self._parts[name] += 1
+
+    def drop(self, number: int) -> tuple[str, bool]:
+        """The name a number had, and whether no other number has it."""
+        name = self._names.pop(number)
+        self._parts[name] -= 1
+        return name, not +self._parts[name]
 
 
 class FileStore:
@@ -77,12 +130,13 @@ class FileStore:
     def __init__(self, files: Files, prefix: str = "") -> None:
         self._files = files
         self.prefix = prefix
-        self._names: dict[int, str] = {}
+        self._names = Names()
         self._stamps: dict[str, tuple[Stamp, ...]] = {}
         files.make()
 
     def keep(self, segment: Segment) -> Segment:
-        name = self._names[segment.number] = f"{self.prefix}{segment.number}"
+        name = f"{self.prefix}{segment.number}"
+        self._names.add(segment.number, name)
         rows, index = files_of(name)
         metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
         keys = pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]})
@@ -94,23 +148,38 @@ class FileStore:
             return segment
         return self._opened(name, segment)
 
-    def name(self, segment: Segment) -> str:
+    def name(self, segment: Piece) -> str:
         return self._names[segment.number]
 
-    def stamps(self, segment: Segment) -> tuple[Stamp, ...]:
+    def stamps(self, segment: Piece) -> tuple[Stamp, ...]:
         return self._stamps[self.name(segment)]
+
+    def share(self, segment: Piece, number: int) -> None:
+        self._names.add(number, self.name(segment))
+
+    def release(self, _: Piece) -> None:
+        """Does nothing."""
 
     def load(self, entry: SegmentEntry) -> Segment:
         """Raises DamagedFileError where the files do not match the entry."""
-        self._names[entry.number], self._stamps[entry.name] = entry.name, entry.stamps
+        self.expect(entry)
         return self._opened(entry.name, entry, entry.stamps)
 
-    def drop(self, segment: Segment) -> None:
-        for name in files_of(self._forgotten(segment)):
-            self._files.delete(name)
+    def expect(self, entry: SegmentEntry) -> None:
+        """Notes the name of an entry without opening its files."""
+        self._names.add(entry.number, entry.name)
+        self._stamps[entry.name] = entry.stamps
 
-    def _forgotten(self, segment: Segment) -> str:
-        name = self._names.pop(segment.number)
+    def drop(self, segment: Piece) -> None:
+        name = self._forgotten(segment)
+        for file in files_of(name) if name else ():
+            self._files.delete(file)
+
+    def _forgotten(self, segment: Piece) -> str | None:
+        """The name of a segment that is gone; None where another part of it is still there."""
+        name, is_last = self._names.drop(segment.number)
+        if not is_last:
+            return None
         self._stamps.pop(name, None)
         return name
 

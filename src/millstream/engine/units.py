@@ -11,28 +11,33 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
+from millstream.engine.on_disk import Piece
 from millstream.engine.probe import differences
-from millstream.engine.segment import Segment
 from millstream.engine.slice_paths import ages
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
 
-Lookup = tuple[tuple[Segment, ...], ...]
+P = TypeVar("P", bound=Piece, covariant=True)
+Lookup = tuple[tuple[Piece, ...], ...]
 """The segments that a probing segment looks up, at each of the other positions: the order of a walk may change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One piece of work; the younger segment probes, from its position. Two streams meet one segment at a time."""
+class Unit(Generic[P]):
+    """One piece of work; the younger segment probes, from its position. Two streams meet one segment at a time.
 
-    probe: Segment
+    Segments of a unit that waits may be on disk; those of one that is done are in memory.
+    """
+
+    probe: P
     at: int
-    lookup: Lookup
+    lookup: tuple[tuple[P, ...], ...]
     interval: Interval
 
     @property
-    def state(self) -> Segment:
+    def state(self) -> P:
         """What is looked up, where that is one segment."""
         return self.lookup[0][0]
 
@@ -43,7 +48,7 @@ class Unit:
         return Interval(max(self.interval.lo, low), min(self.interval.hi, high))
 
 
-def needed(probe: Segment, at: int, state: Segment) -> tuple[int, int]:
+def needed(probe: Piece, at: int, state: Piece) -> tuple[int, int]:
     """The range of time differences in which these two can have pairs that a query needs; empty where the first is not
     below the second.
     """
@@ -56,7 +61,7 @@ def needed(probe: Segment, at: int, state: Segment) -> tuple[int, int]:
 class Task:
     """All units of one probing segment at one position in one interval: what a policy chooses among."""
 
-    probe: Segment
+    probe: Piece
     at: int
     interval: Interval
     lookups: tuple[Lookup, ...]
@@ -78,7 +83,7 @@ class Task:
             max(self.probe.first, *(min(one.first for one in some) for some in lookup)) for lookup in self.lookups
         )
 
-    def units(self) -> Iterator[Unit]:
+    def units(self) -> Iterator[Unit[Piece]]:
         return (Unit(self.probe, self.at, lookup, self.interval) for lookup in self.lookups)
 
 
@@ -91,7 +96,7 @@ class ProbeProgress:
     """The progress of a probing segment: its remaining tasks, the next one last, and all its intervals."""
 
     ledger: Ledger
-    probe: Segment
+    probe: Piece
     at: int
     tasks: list[Task]
     whole: tuple[Interval, ...]
@@ -127,7 +132,7 @@ class Ledger:
         """Bytes of the segments that still have to probe."""
         return self._bytes
 
-    def units(self) -> Iterator[Unit]:
+    def units(self) -> Iterator[Unit[Piece]]:
         for task in self.tasks():
             yield from task.units()
 
@@ -145,9 +150,9 @@ class Ledger:
             else:
                 del self._earliest[interval]
 
-    def add(self, units: Iterable[Unit]) -> None:
+    def add(self, units: Iterable[Unit[Piece]]) -> None:
         """Adds units; within a task the youngest lookup comes first."""
-        grouped: dict[tuple[_Name, Interval], list[Unit]] = {}
+        grouped: dict[tuple[_Name, Interval], list[Unit[Piece]]] = {}
         for unit in units:
             grouped.setdefault(((unit.probe.number, unit.at), unit.interval), []).append(unit)
         changed: dict[_Name, list[Task]] = {}
@@ -189,7 +194,7 @@ class Ledger:
         progress = self._progress.get(name)
         return progress is not None and step >= progress.stage
 
-    def rewrite(self, change: Callable[[Unit], Iterable[Unit]]) -> None:
+    def rewrite(self, change: Callable[[Unit[Piece]], Iterable[Unit[Piece]]]) -> None:
         """Replaces every unit by the parts of it that a changed plan still needs."""
         kept = [new for unit in self.take_all() for new in change(unit)]
         self.add(kept)
@@ -203,7 +208,7 @@ class Ledger:
         self._changed.clear()
         return fresh
 
-    def take(self, progress: ProbeProgress) -> Unit:
+    def take(self, progress: ProbeProgress) -> Unit[Piece]:
         """The next unit of a probing segment."""
         task = progress.tasks[-1]
         lookup, *others = task.lookups
@@ -221,7 +226,7 @@ class Ledger:
         self._go_on(progress)
         return task
 
-    def take_all(self) -> list[Unit]:
+    def take_all(self) -> list[Unit[Piece]]:
         """Takes all units, for a run without a budget."""
         units = list(self.units())
         self._progress = {}

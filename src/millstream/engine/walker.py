@@ -75,7 +75,7 @@ class Walker:
             found.append(_CompiledStep(step, self._pools[step.pool], filters, functions, self._count, hash_bits))
         return found
 
-    def join(self, units: Sequence[Unit]) -> Iterator[Joined]:
+    def join(self, units: Sequence[Unit[Segment]]) -> Iterator[Joined]:
         """Does units one after the other."""
         for unit in units:
             compiled, batch = self._compiled, unit.probe.batch
@@ -92,7 +92,7 @@ class Walker:
             spent = time.perf_counter_ns() - began - elsewhere
             self._statistics.done(unit.interval, unit.probe, state, found, spent)
 
-    def _walk(self, unit: Unit) -> Iterator[Pairs]:
+    def _walk(self, unit: Unit[Segment]) -> Iterator[Pairs]:
         """The results of a unit, chunk by chunk."""
         probe, at, hulls = unit.probe, unit.at, self._compiled.hulls(unit.interval)
         rows = np.arange(len(probe))
@@ -110,7 +110,7 @@ class Walker:
                 inside = (places >= unit.interval.lo) & (places < unit.interval.hi)
                 yield pairs if inside.all() else pairs.at(np.flatnonzero(inside))
 
-    def _follow(self, unit: Unit, hulls: Hulls, number: int, partial: _Partial) -> Iterator[Pairs]:
+    def _follow(self, unit: Unit[Segment], hulls: Hulls, number: int, partial: _Partial) -> Iterator[Pairs]:
         """All results that begin with these partial results."""
         steps = self._walks[unit.at]
         if number == len(steps):
@@ -120,7 +120,7 @@ class Walker:
             if len(found.pairs):
                 yield from self._follow(unit, hulls, number + 1, found)
 
-    def _step(self, unit: Unit, hulls: Hulls, number: int, partial: _Partial) -> Iterator[_Partial]:
+    def _step(self, unit: Unit[Segment], hulls: Hulls, number: int, partial: _Partial) -> Iterator[_Partial]:
         """The partial results with the rows they find at the next position."""
         step = self._walks[unit.at][number]
         segments = unit.lookup[step.position - (step.position > unit.at)]

@@ -23,6 +23,7 @@ class Settings:
     results: str = "own"
     on_error: str = "query"
     slots: int = 0
+    groups: int = 1024
     budget: int = 0
     backlog: int = 0
     trigger: int = 0

@@ -35,7 +35,7 @@ from millstream.pipeline.layout import BAD
 from millstream.pipeline.manifest import SlotManifest, StagedFile
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
-from millstream.pipeline.routing import CODE, GROUPS, ROUTE, Routing, unkeyed
+from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
 from millstream.pipeline.slot_store import SlotStore
 from millstream.plan.nodes import Plan, Signature
 
@@ -89,7 +89,6 @@ class SlotReport:
     served: Mapping[tuple[str, int], int] = field(default_factory=dict)
     deferred: int = 0
     oldest_held: int | None = None
-    group_rows: tuple[int, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: str = ""
     failed: tuple[str, ...] = ()
@@ -166,7 +165,6 @@ def _run(
     cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
     cached.token = token
-    groups = sum((pool.group_rows for pool in shard.pools()), np.zeros(GROUPS, dtype=np.int64))
     report = SlotReport(
         slot=slot,
         token=token,
@@ -178,7 +176,6 @@ def _run(
         served=served,
         deferred=shard.deferred,
         oldest_held=shard.oldest_held,
-        group_rows=tuple(groups.tolist()),
         seconds=clock.spent,
         executor=executor(),
     )

@@ -7,171 +7,22 @@ is there does not depend on how work is deferred, done and divided.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
-from many_streams import BUDGETS, MANY_CHOICES, SETTINGS, START, ManyCase, ManyQuery, Rows, cases
+from histories import SLOW, History, Way, check, histories, on_engine, on_slots, stayed, ways
+from many_streams import START
 from millstream.compile import compile_script
-from millstream.engine.backlog import UNBOUNDED, Budget
+from millstream.engine.backlog import Budget
 from millstream.engine.engine import Engine
-from millstream.engine.probe import CHUNK
-from millstream.plan import Plan
-from millstream.testing import naive
 from slots import Slots, Step
 
 EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 40, settings().max_examples - 100)
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-LONGEST = 6
-"""The most batches of a history."""
-Found = dict[tuple[str, int], Rows]
-"""The rows of each query by the batch it was added at."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """How a history is run: none of this may change what a query gets that stays to the end."""
-
-    policy: str
-    order: str
-    budget: Budget | None
-    chunk: int
-    slots: int
-    restarts: tuple[bool, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class History:
-    """A case with the queries that run in each of its batches; the first query always does."""
-
-    case: ManyCase
-    running: tuple[frozenset[str], ...]
-
-    def plan(self, number: int, way: Way) -> Plan:
-        chosen = {**self.case.settings, "policy": way.policy, "order": way.order}
-        names = sorted(self.running[number])
-        return compile_script(self.case.script(*names), settings=chosen)
-
-    def tables(self, number: int) -> dict[str, pa.Table]:
-        return {stream.name: stream.table(self.case.batches[number][stream.name]) for stream in self.case.streams}
-
-    def spans(self, name: str) -> Iterator[tuple[int, int]]:
-        """From which batch to which a query ran."""
-        first = None
-        for number, names in enumerate((*self.running, frozenset[str]())):
-            if name in names and first is None:
-                first = number
-            elif name not in names and first is not None:
-                yield first, number
-                first = None
-
-    def began(self, name: str, number: int) -> int:
-        return next(first for first, stop in self.spans(name) if first <= number < stop)
-
-
-@st.composite
-def histories(draw: st.DrawFn, most: int = 5, *, several_keys: bool = True) -> History:
-    several_keys = several_keys and draw(st.sampled_from([False, False, True]))  # one key is what queries share most
-    case = draw(cases(most, several_keys=several_keys, batches=(3, LONGEST)))
-    names = [query.name for query in case.queries]
-    running = []
-    for _ in case.batches:
-        choices = draw(MANY_CHOICES)
-        running.append(frozenset([names[0], *(name for name in names[1:] if choices.of((True, False, True)))]))
-    return History(case=case, running=tuple(running))
-
-
-@st.composite
-def ways(draw: st.DrawFn) -> Way:
-    choices = draw(MANY_CHOICES)
-    return Way(
-        policy=choices.of(SETTINGS["policy"]),
-        order=choices.of(SETTINGS["order"]),
-        budget=choices.of(BUDGETS),
-        chunk=choices.of((CHUNK, 1, 7)),
-        slots=choices.of((1, 2, 3)),
-        restarts=tuple(choices.of((True, False)) for _ in range(LONGEST)),
-    )
-
-
-def on_engine(history: History, way: Way) -> Found:
-    found: Found = {}
-    number = 0
-
-    def sink(name: str, rows: pa.RecordBatch) -> None:
-        found.setdefault((name, history.began(name, number)), []).extend(rows.to_pylist())
-
-    engine = Engine(history.plan(0, way), sink, chunk=way.chunk)
-    for number in range(len(history.running)):
-        if number:
-            engine.change(history.plan(number, way))
-        engine.feed(history.tables(number), way.budget)
-    engine.close()
-    return found
-
-
-def on_slots(history: History, way: Way, count: int) -> Found:
-    found: Found = {}
-    last = len(history.running) - 1
-    with tempfile.TemporaryDirectory(prefix="millstream-") as place:
-        slots = Slots(Path(place), count=count, chunk=way.chunk)
-        for number in range(last + 1):
-            step = Step(
-                plan=history.plan(number, way),
-                rows=history.tables(number),
-                restarts=way.restarts[number],
-                budget=way.budget or UNBOUNDED,
-                finish=number == last,
-            )
-            deferred = slots.deferred
-            event(f"restart with deferred units: {bool(deferred and step.restarts)}")
-            for name, rows in slots.run(step).items():
-                found.setdefault((name, history.began(name, number)), []).extend(rows)
-    return found
-
-
-def batches_of(query: ManyQuery, ids: Sequence[int], arrival: dict[str, dict[int, int]]) -> list[int]:
-    return [arrival[stream][number] for stream, number in zip(query.streams, ids, strict=True)]
-
-
-def check(history: History, way: Way, found: Found) -> None:
-    """Nothing that a query may not see, nothing twice, and all that arrived while it ran."""
-    case, arrival, end = history.case, history.case.arrival(), len(history.running)
-    script = compile_script(case.script()).script
-    at_once = way.order == "eager" and way.budget is None
-    for query, declared in zip(case.queries, script.queries, strict=True):
-        everything = [query.ids(row) for row in naive(declared, case.rows())]
-        for first, stop in history.spans(query.name):
-            rows = found.pop((query.name, first), [])
-            event(f"added {'at first' if first == 0 else 'later'}, {'rows' if rows else 'no rows'}")
-            got = Counter(query.ids(row) for row in rows)
-            arrived = {ids: batches_of(query, ids, arrival) for ids in everything}
-            may = {ids for ids, batches in arrived.items() if first <= max(batches) < stop}
-            must = {ids for ids in may if min(arrived[ids]) >= first}
-            assert got.keys() <= may, "a row that no arrival since its addition makes"
-            assert not got or max(got.values()) == 1, "a row twice"
-            if stop == end or at_once:
-                assert got.keys() >= must, "a row between arrivals since its addition is missing"
-    assert not found, "rows of a query that does not run"
-
-
-def stayed(history: History, found: Found) -> dict[tuple[str, int], Counter[str]]:
-    """What the queries got that run to the end."""
-    names = history.running[-1]
-    return {
-        (name, first): Counter(map(repr, rows))
-        for (name, first), rows in found.items()
-        if name in names and rows
-        if first == history.began(name, len(history.running) - 1)
-    }
 
 
 def test_deferred_units_outlive_a_change_of_the_order_of_probing() -> None:

@@ -1,0 +1,189 @@
+"""A shard's memory: partition groups that go to disk when it is short, and come back.
+
+Everything is made of one step: the segments of all pools, and the deferred units that name them, are divided into those
+of some groups and the others. What is divided can be spilled, cleaned up, or handed to another slot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from millstream.engine.arrow import Ints
+from millstream.engine.chain_run import ChainRun
+from millstream.engine.groups import Grouping, Groups, group_set, members
+from millstream.engine.joiner import Joined
+from millstream.engine.pool_groups import Parts
+from millstream.engine.pool_run import PoolRun
+from millstream.engine.productivity import GroupStatistics, by_productivity, to_spill
+from millstream.engine.segment import Segment
+from millstream.engine.spilled import Spilled
+from millstream.plan.nodes import PoolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimit:
+    """How many bytes a shard may hold in memory, and what it does about it.
+
+    When it holds more, it spills `share` of what it holds, groups without rows for `inactive` seconds first. Groups
+    come back while it holds less than `room` of the limit. At least `extra` bytes are spilled: the driver says so.
+    """
+
+    nbytes: int
+    share: float = 0.3
+    inactive: float = 60.0
+    room: float = 0.6
+    extra: int = 0
+    productive_first: bool = False
+
+
+class Memory:
+    """The groups of a shard. `pools` and `chains` are those of the plan in use."""
+
+    def __init__(self, grouping: Grouping, *, strict: bool) -> None:
+        self.grouping, self.strict = grouping, strict
+        self.spilled = Spilled()
+        self.statistics = GroupStatistics(grouping)
+        self.pools: Mapping[PoolName, PoolRun] = {}
+        self.chains: list[ChainRun] = []
+
+    def arrived(self) -> None:
+        """Notes the groups of the rows that have just arrived."""
+        for pool in self.pools.values():
+            if pool.fresh:
+                flags = pool.arrived_groups()
+                self.statistics.arrived(flags)
+                self.spilled.arrived(self.grouping.set_of(flags))
+
+    def measure(self, *, on: bool) -> None:
+        """Whether chains count what each group gives; it takes time, and only a limit needs it."""
+        self.statistics.fade()
+        for chain in self.chains:
+            chain.productivity = self.statistics if on else None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of state in memory."""
+        return sum(pool.nbytes for pool in self.pools.values())
+
+    @property
+    def nbytes_on_disk(self) -> int:
+        """The bytes of state on disk only."""
+        return sum(one.nbytes for pool in self.pools.values() for one in pool.on_disk)
+
+    def group_bytes(self) -> Ints:
+        """The bytes of each group in memory."""
+        return sum(
+            (pool.groups.nbytes() for pool in self.pools.values()), np.zeros(self.grouping.count, dtype=np.int64)
+        )
+
+    def group_bytes_on_disk(self) -> Ints:
+        """The bytes of each group on disk only."""
+        none = np.zeros(self.grouping.count, dtype=np.int64)
+        return sum((pool.groups.nbytes_on_disk() for pool in self.pools.values()), none)
+
+    def relieve(self, limit: MemoryLimit, batch: int) -> None:
+        """Spills groups if the shard holds more than it may."""
+        held = self.nbytes
+        if held <= limit.nbytes and not limit.extra:
+            return
+        wanted = max(limit.share * held, held - limit.nbytes) if held > limit.nbytes else 0
+        sizes = self.group_bytes()
+        groups = to_spill(
+            sizes,
+            self.statistics,
+            max(wanted, limit.extra),
+            inactive=limit.inactive,
+            productive_first=limit.productive_first,
+        )
+        if groups:
+            self.spill(groups, batch)
+
+    def _part(self, groups: Groups) -> Parts:
+        """Divides all pools, and the deferred units with them."""
+        parts = {number: both for pool in self.pools.values() for number, both in pool.part(groups).items()}
+        for chain in self.chains:
+            chain.ledger.add(chain.part(parts))
+        return parts
+
+    def spill(self, groups: Groups, batch: int) -> None:
+        """Groups leave memory after a batch; their deferred units open them when it is their turn."""
+        self._part(groups)
+        for pool in self.pools.values():
+            if pool.groups.is_grouped:
+                pool.spill(groups)
+            else:
+                pool.part_at(batch)
+        self.spilled.add(groups, batch)
+        self._name_on_disk()
+
+    def _name_on_disk(self) -> None:
+        """Deferred units name segments in memory; those that have just been spilled are on disk now."""
+        there = {number: one for pool in self.pools.values() for number, one in pool.by_number().items()}
+        parts = {number: (None, one) for number, one in there.items()}
+        for chain in self.chains:
+            chain.part(parts)
+
+    def clean_up(self, groups: Groups, batch: int, *, keep: bool) -> Iterator[tuple[ChainRun, Joined]]:
+        """Finds the results that groups owe. Then they stay in memory, or on disk."""
+        for marks, some in list(self.spilled.alike(groups)):
+            parts = self._part(some)
+            if some & self.spilled.owing:
+                yield from self._owed(marks, {one.number for one, _ in parts.values() if one is not None})
+            for pool in self.pools.values() if keep else ():
+                if pool.groups.is_grouped:
+                    pool.bring_back(some)
+            self.spilled.settle(some, None if keep else batch)
+            for pool in self.pools.values() if not keep else ():
+                if pool.groups.is_grouped:
+                    pool.spill(some)
+            self._name_on_disk()
+
+    def _owed(self, marks: tuple[int, ...], own: set[int]) -> Iterator[tuple[ChainRun, Joined]]:
+        pieces = {
+            name: [one for one in pool.pieces if not pool.groups.is_grouped or one.number in own]
+            for name, pool in self.pools.items()
+        }
+        grouped = {name for name, pool in self.pools.items() if pool.groups.is_grouped}
+        seams = {one.batch for some in pieces.values() for one in some} if self.strict else set[int]()
+        opened: dict[int, Segment] = {}
+        for chain in self.chains:
+            for unit in chain.owed(pieces, grouped, marks, seams):
+                for joined in chain.execute([unit], opened):
+                    yield chain, joined
+
+    def clean_up_within(
+        self, limit: MemoryLimit | None, batch: int, seconds: float | None
+    ) -> Iterator[tuple[ChainRun, Joined]]:
+        """Cleans up the groups that owe results, the most productive first, as many at a time as fit into memory, until
+        none is left or the time is over.
+        """
+        began = time.perf_counter()
+        while self.spilled.owing and (seconds is None or time.perf_counter() - began < seconds):
+            sizes = self.group_bytes_on_disk() + self.group_bytes()
+            room = float("inf") if limit is None else max(limit.nbytes - self.nbytes, limit.nbytes * 0.1)
+            order = by_productivity(np.array(members(self.spilled.owing)), sizes, self.statistics)
+            count = max(1, int(np.searchsorted(np.cumsum(sizes[order]), room, side="right")))
+            yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=limit is None)
+
+    def bring_back(self, limit: MemoryLimit | None, batch: int) -> Iterator[tuple[ChainRun, Joined]]:
+        """Brings groups back while there is room, the most productive first."""
+        room = float("inf") if limit is None else limit.nbytes * limit.room - self.nbytes
+        if room <= 0 or not self.spilled.by_marks:
+            return
+        sizes = self.group_bytes_on_disk()
+        order = by_productivity(np.array(members(self.spilled.groups)), sizes, self.statistics)
+        count = int(np.searchsorted(np.cumsum(sizes[order]), room, side="right"))
+        if count:
+            yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=True)
+
+    def earliest_owed(self) -> int | None:
+        """The earliest time of a result row that a group owes: its youngest row came after the first spill."""
+        first = self.spilled.first if self.spilled.owing else None
+        if first is None:
+            return None
+        later = (one for pool in self.pools.values() for one in pool.pieces if one.batch > first)
+        return min((one.first for one in later), default=None)

@@ -1,0 +1,93 @@
+"""A segment that has been spilled: what is known of it while its rows are on disk only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from millstream.engine.arrow import Ints
+from millstream.engine.groups import Groups
+from millstream.engine.pool_manifest import SegmentEntry
+from millstream.engine.segment import Segment
+from millstream.plan.nodes import Signature
+
+
+class Piece(Protocol):
+    """Rows of one stream with a number, in memory or on disk: what units are made of."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def reach(self) -> int: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def hidden_from(self) -> frozenset[Signature]: ...
+
+    def __len__(self) -> int: ...
+
+    def open(self) -> Segment: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OnDisk:
+    """`groups` are those of its rows; `count` says how many rows of each group a segment has."""
+
+    entry: SegmentEntry
+    groups: Groups
+    load: Callable[[SegmentEntry], Segment]
+    count: Callable[[Segment], Ints]
+
+    @property
+    def number(self) -> int:
+        return self.entry.number
+
+    @property
+    def batch(self) -> int:
+        return self.entry.batch
+
+    @property
+    def reach(self) -> int:
+        return self.entry.reach
+
+    @property
+    def first(self) -> int:
+        return self.entry.first
+
+    @property
+    def last(self) -> int:
+        return self.entry.last
+
+    @property
+    def nbytes(self) -> int:
+        return self.entry.nbytes
+
+    @cached_property
+    def hidden_from(self) -> frozenset[Signature]:
+        return frozenset(self.entry.hidden_from)
+
+    def __len__(self) -> int:
+        return self.entry.rows
+
+    def open(self) -> Segment:
+        """Its rows, read anew each time."""
+        return self.load(self.entry)
+
+    @cached_property
+    def group_bytes(self) -> Ints:
+        """About how many bytes each group has."""
+        return self.count(self.open()) * (self.nbytes // max(len(self), 1))
