@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from clusters import Cluster
@@ -49,3 +51,9 @@ def test_a_cluster_with_a_slot_without_limit_has_none(limit: int) -> None:
 def test_an_executor_without_groups_has_no_rate() -> None:
     one, two = Cluster([0], ["one", "two"], [1], [9]).load().executors
     assert (one.rate, two.rate) == (9.0, 0.0)
+
+
+def test_a_spilled_group_with_new_rows_is_not_in_memory() -> None:
+    """It has both, and to move it would be to move what waits on disk."""
+    (slot,) = Cluster([0, 0], ["one"], [10, 20], [1, 1]).load().slots
+    assert [group.group for group in replace(slot, spilled=0b01).in_memory()] == [1]

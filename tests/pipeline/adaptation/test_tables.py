@@ -90,3 +90,7 @@ def test_groups_come_back_when_slots_do() -> None:
     three, shrunk = rescaled(six, 3)
     assert sum(move.groups.bit_count() for move in shrunk) == 1024 - sum(six.count(slot) for slot in range(3))
     assert sorted(Counter(three).values()) == [341, 341, 342]
+
+
+def test_groups_of_slots_that_end_go_to_the_least_loaded() -> None:
+    assert rescaled([0, 1, 2, 2], 2, [10, 1, 2, 8]) == ((0, 1, 0, 1), (Move(0b100, 2, 0), Move(0b1000, 2, 1)))
