@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from millstream.model import sizes
+
 BLOCKS = "▏▎▍▌▋▊▉█"
+size = sizes.text
 
 
 def count(number: float) -> str:
@@ -15,15 +18,6 @@ def counted(number: int, word: str) -> str:
     """'1 query', '2 queries'."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("ch") else f"{word}s"
     return f"{number:,} {word if number == 1 else plural}"
-
-
-def size(nbytes: float) -> str:
-    """In powers of ten: '812 B', '9.8 MB'."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 999.5:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.3g} {unit}"
-        nbytes /= 1_000
-    return f"{nbytes:,.3g} TB"
 
 
 def seconds(length: float) -> str:
