@@ -70,7 +70,8 @@ def test_rows_come_out_in_the_order_of_their_places(data: st.DataObject, chunk: 
                 waiting += [Waiting(place, fresh=True) for place in places]
             elif step == "save":
                 if len(held):
-                    held = OrderedBuffer.restored(held.saved())
+                    saved, held = held.saved(), OrderedBuffer()
+                    held.take_back(saved)
             else:
                 fresh = data.draw(bounds_of)
                 bounds = None if step == "all" else Bounds(fresh, min(fresh, data.draw(bounds_of)))

@@ -120,8 +120,9 @@ def on_slots(
     *,
     memory: MemoryLimit | None = None,
     then: Callable[[Shard], Iterable[Results]] = lambda _: (),
+    moves: Sequence[Sequence[tuple[int, int, int]]] = (),
 ) -> Found:
-    """`then` is done with each shard after its batch."""
+    """`then` is done with each shard after its batch, `moves` say which groups go from which slot to which."""
     found: Found = {}
     last = len(history.running) - 1
     with tempfile.TemporaryDirectory(prefix="millstream-") as place:
@@ -135,6 +136,7 @@ def on_slots(
                 finish=number == last,
                 memory=memory,
                 then=then,
+                moves=moves[number] if number < min(last, len(moves)) else (),
             )
             deferred = slots.deferred
             event(f"restart with deferred units: {bool(deferred and step.restarts)}")

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.files import Files
+from millstream.engine.groups import Grouping, Groups, group_set
+from millstream.engine.handover import received
+from millstream.engine.keys import codes
 from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.probe import CHUNK
 from millstream.engine.shard import Shard
 from millstream.engine.shard_manifest import ShardManifest
-from millstream.engine.store import FileStore, HeldFiles
+from millstream.engine.store import HeldFiles
 from millstream.engine.watermark import StreamClock, chain_watermark
 from millstream.model.query import Query
 from millstream.pipeline.follows import check_follows
 from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.slot_store import SlotStore
 from millstream.plan import Plan
 
 Rows = list[dict[str, Any]]
@@ -43,6 +48,8 @@ class Step:
     memory: MemoryLimit | None = None
     then: Callable[[Shard], Iterable[Results]] = lambda _: ()
     """What is done with each shard after its batch."""
+    moves: Sequence[tuple[int, int, Groups]] = ()
+    """Which slot gives which groups to which other slot after the batch."""
 
 
 class Slots:
@@ -58,6 +65,7 @@ class Slots:
         self._since: dict[str, tuple[Query, int]] = {}
         self._clocks: dict[str, StreamClock] = {}
         self._stores = 0
+        self._table = [group % count for group in range(1024)]
 
     def run(self, step: Step) -> dict[str, Rows]:
         """The rows that each query gets with this batch."""
@@ -67,7 +75,7 @@ class Slots:
         for query in plan.script.queries:
             known = before.get(query.name)
             self._since[query.name] = known if known and known[0] == query else (query, batch)
-        since = {name: first for name, (_, first) in self._since.items()}
+        since = self._firsts()
         for stream in plan.script.streams:
             self._clocks.setdefault(stream.name, StreamClock(stream))
         watermarks = {
@@ -98,8 +106,22 @@ class Slots:
                 greatest[name] = max(time, greatest.get(name, time))
         for name, time in greatest.items():
             self._clocks[name].saw(time)
-        self._commit(plan, batch, [shard.saved(self._held()) for shard in self._shards])
+        self._commit(plan, batch, self._moved(step))
         return found
+
+    def _moved(self, step: Step) -> list[ShardManifest]:
+        """What the shards have after their groups have moved. A receiver is restored."""
+        plan = step.plan
+        everywhere = {pool.name for pool in plan.pools if pool.spread.everywhere}
+        for sender, receiver, groups in step.moves:
+            mine = groups & group_set(group for group, slot in enumerate(self._table) if slot == sender)
+            if sender == receiver or not mine:
+                continue
+            leaving = self._shards[sender].memory.give_up(mine)
+            own = self._shards[receiver].saved(self._held())
+            self._shards[receiver] = self._restored(receiver, plan, self._firsts(), received(own, leaving, everywhere))
+            self._table = [receiver if mine >> group & 1 else slot for group, slot in enumerate(self._table)]
+        return [shard.saved(self._held()) for shard in self._shards]
 
     @property
     def deferred(self) -> int:
@@ -109,15 +131,19 @@ class Slots:
         self._stores += 1
         return HeldFiles(Files.at(self._place), f"{self._stores}-")
 
-    def _restored(self, slot: int, plan: Plan, since: Mapping[str, int]) -> Shard:
+    def _firsts(self) -> dict[str, int]:
+        return {name: first for name, (_, first) in self._since.items()}
+
+    def _restored(self, slot: int, plan: Plan, since: Mapping[str, int], state: ShardManifest | None = None) -> Shard:
         self._stores += 1
-        store = FileStore(Files.at(self._place), f"{self._stores}-")
+        store = SlotStore(Files.at(self._place))
+        store.prefix = f"{self._stores}-"
         chosen = plan.script.settings
         policy = make_policy(chosen.policy, chosen.fairness, chosen.queue_memory * 1e6)
         strict = chosen.order == "strict"
         shard = Shard(plan, since=since, policy=policy, strict=strict, store=store, chunk=self._chunk)
         saved = self._manifest.slots.get(slot)
-        shard.restore(saved.shard if saved else ShardManifest(), self._held())
+        shard.restore(state or (saved.shard if saved else ShardManifest()), self._held())
         return shard
 
     def _rows(self, slot: int, step: Step) -> list[StreamRows]:
@@ -125,19 +151,20 @@ class Slots:
         for stream in step.plan.script.streams:
             rows = step.rows[stream.name].combine_chunks()
             if self._count > 1:
-                own = [part_of(value, self._count) == slot for value in rows.column(self._key).to_pylist()]
-                rows = rows.filter(pa.array(own, pa.bool_()))
+                rows = rows.filter(pa.array(self._slot_of(rows.column(self._key).combine_chunks()) == slot))
             pools = [pool.name for pool in step.plan.pools if pool.stream.name == stream.name]
             found.append(StreamRows(stream, rows.to_batches(), pools))
         return found
+
+    def _slot_of(self, keys: pa.Array) -> np.ndarray:
+        """The slot of each key by its group; that of nulls is the first."""
+        coded = np.zeros(len(keys), dtype=np.uint64)
+        there = np.asarray(pc.is_valid(keys).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        coded[there] = codes([keys.drop_null()], int(there.sum()))
+        return np.array(self._table).take(Grouping(len(self._table)).of(coded))
 
     def _commit(self, plan: Plan, batch: int, saved: list[ShardManifest]) -> None:
         slots = {slot: SlotManifest(f"{batch}-{slot}", shard) for slot, shard in enumerate(saved)}
         after = Manifest(batch=batch, pipeline="p", routing=self._manifest.routing, slots=slots)
         check_follows(self._manifest, after, plan)
         self._manifest = Manifest.from_json(after.to_json())
-
-
-def part_of(value: Any, count: int) -> int:
-    """The shard of a key: equal values have the same, NaN and nulls the first."""
-    return 0 if value is None or (isinstance(value, float) and math.isnan(value)) else hash(value) % count

@@ -20,6 +20,7 @@ from millstream.engine.pool_groups import Parts
 from millstream.engine.pool_run import PoolRun
 from millstream.engine.productivity import GroupStatistics, by_productivity, to_spill
 from millstream.engine.segment import Segment
+from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.spilled import Spilled
 from millstream.plan.nodes import PoolName
 
@@ -111,6 +112,9 @@ class Memory:
 
     def spill(self, groups: Groups, batch: int) -> None:
         """Groups leave memory after a batch; their deferred units open them when it is their turn."""
+        groups &= self.grouping.set_of(self.group_bytes() > 0)
+        if not groups:
+            return
         self._part(groups)
         for pool in self.pools.values():
             if pool.groups.is_grouped:
@@ -126,6 +130,14 @@ class Memory:
         parts = {number: (None, one) for number, one in there.items()}
         for chain in self.chains:
             chain.part(parts)
+
+    def give_up(self, groups: Groups) -> ShardManifest:
+        """What another slot takes over: groups with their segments, deferred units and what they owe. No row is copied."""
+        parts = {number: both for pool in self.pools.values() for number, both in pool.part(groups).items()}
+        chains = {chain.chain.signature: chain.saved_with(chain.part(parts)) for chain in self.chains}
+        pools = {name: pool.give_up(groups) for name, pool in self.pools.items()}
+        spilled = self.spilled.give_up(groups)
+        return ShardManifest(spilled=spilled.by_marks, owing=spilled.owing, pools=pools, chains=chains)
 
     def clean_up(self, groups: Groups, batch: int, *, keep: bool) -> Iterator[tuple[ChainRun, Joined]]:
         """Finds the results that groups owe. Then they stay in memory, or on disk."""

@@ -149,13 +149,11 @@ class OrderedBuffer:
         names = [f"{_KEY}{number}" for number in range(len(keys) + 1)]
         return pa.RecordBatch.from_arrays(columns, names=[*names, *rows.schema.names])
 
-    @classmethod
-    def restored(cls, saved: pa.Table) -> OrderedBuffer:
-        held = cls()
-        held._turn = 1
+    def take_back(self, saved: pa.Table) -> None:
+        """Goes on from rows that were saved, by this slot or by one that is gone."""
+        self._turn = 1
         for batch in saved.to_batches():
-            held._take_back(batch)
-        return held
+            self._take_back(batch)
 
     def _take_back(self, saved: pa.RecordBatch) -> None:
         count = sum(name.startswith(_KEY) for name in saved.schema.names)

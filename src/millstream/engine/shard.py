@@ -346,11 +346,10 @@ class Shard:
             manifest = saved.chains.get(signature)
             running.chain.restore(manifest)
             since = running.chain.since()
-            running.held = {
-                entry.query: OrderedBuffer.restored(rows.load(entry.name))
-                for entry in (manifest.held if manifest else ())
-                if since.get(entry.query) == entry.since
-            }
+            running.held = {}
+            for entry in manifest.held if manifest else ():
+                if since.get(entry.query) == entry.since:
+                    running.held.setdefault(entry.query, OrderedBuffer()).take_back(rows.load(entry.name))
         for running in self._running.values():
             self._part_at_changes(running.chain.since())
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from histories import SLOW, History, Way, check, histories, in_order, on_slots, stayed, ways
+from histories import LONGEST, SLOW, History, Way, check, histories, in_order, on_slots, stayed, ways
 from millstream.engine.batch import Results
 from millstream.engine.memory import MemoryLimit
 from millstream.engine.shard import Shard
@@ -45,3 +45,29 @@ def test_spilling_changes_nothing(history: History, way: Way, seed: int, limit: 
     alike = in_order if way.order == "strict" else stayed
     assert alike(history, found) == alike(history, on_slots(history, way, 1))
     check(history, way, found, spills=True)
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=SLOW)
+@given(
+    history=histories(several_keys=False),
+    way=ways(),
+    seed=st.integers(0, 2**20),
+    limit=st.sampled_from([None, None, 500]),
+    slots=st.sampled_from([2, 3]),
+)
+def test_moving_changes_nothing(history: History, way: Way, seed: int, limit: int | None, slots: int) -> None:
+    memory = None if limit is None else MemoryLimit(nbytes=limit)
+    found = on_slots(history, way, slots, memory=memory, then=by_chance(seed), moves=random_moves(seed, slots))
+    assert stayed(history, found) == stayed(history, on_slots(history, way, 1))
+    check(history, way, found, spills=True)
+
+
+def random_moves(seed: int, slots: int) -> list[list[tuple[int, int, int]]]:
+    """After each batch, which groups go from which slot to which."""
+    chance = np.random.default_rng(seed)
+
+    def one() -> tuple[int, int, int]:
+        sender, receiver = chance.integers(0, slots, 2).tolist()
+        return sender, receiver, int.from_bytes(chance.bytes(128))
+
+    return [[one() for _ in range(chance.integers(0, 4))] for _ in range(LONGEST)]
