@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.engine.arrow import Ints
 from millstream.engine.compaction import SPANS
 from millstream.engine.intake import Intake
-from millstream.engine.keys import GROUP_BITS
 from millstream.engine.pairs import Conditions, building
 from millstream.engine.pool_manifest import PoolManifest
 from millstream.engine.release import sequenced
@@ -39,8 +36,6 @@ class PoolRun:
         self.fresh: list[Segment] = []
         self.watermark = NEVER
         """The farthest watermark up to which rows have expired. A chain that comes later may have a lower one."""
-        self.group_rows: Ints = np.zeros(1 << GROUP_BITS, dtype=np.int64)
-        """The rows of each partition group that have arrived."""
 
     def use(
         self,
@@ -75,8 +70,6 @@ class PoolRun:
             if some.num_rows
             for segment in self._intake.segments(some, batch, hidden_from, self._next_number)
         ]
-        for segment in made:
-            self.group_rows += np.diff(segment.group_ranges())
         self._taken += sum(map(len, made))
         self.fresh, self._waiting = made, made
 

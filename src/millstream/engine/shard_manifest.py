@@ -13,7 +13,6 @@ from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
 from millstream.engine.store import files_of, stamp_in
 from millstream.plan.nodes import PoolName, Signature
 
-
 Marks = tuple[int, ...]
 """The batches after which a partition group was spilled."""
 
