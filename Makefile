@@ -39,9 +39,10 @@ damage: $(READY)
 	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
 
 # What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows,
-# dozens of random joins of several streams on Spark.
+# dozens of random joins of several streams on Spark, 256 slots.
 long: damage
 	MILLSTREAM_SPARK_EXAMPLES=30 $(BIN)/pytest tests/engine/whole/test_many_streams.py -k spark
+	MILLSTREAM_SLOTS=256 $(BIN)/pytest tests/pipeline/whole/test_many_slots.py
 	MILLSTREAM_CELLS=all $(BIN)/pytest tests/functions
 	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/engine/test_wide_rows.py -k gigabytes
 	MILLSTREAM_LARGE=1 $(BIN)/pytest tests/pipeline/test_session.py

@@ -31,6 +31,10 @@ def compile_script(
         except ScriptError as error:
             errors.add(error)
     try:
+        script.settings.check()
+    except ScriptError as error:
+        errors.add(error)
+    try:
         plan = make_plan(script, statistics=statistics, costs=costs, calibration=calibration)
     except ScriptErrors as found:
         raise ScriptErrors([*errors, *found.errors]) from None

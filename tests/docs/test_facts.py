@@ -17,10 +17,10 @@ from millstream.engine.files import Files
 from millstream.errors import ScriptError
 from millstream.lab.papers.state_slice.model import holds, plan_of, route_first
 from millstream.lab.workloads.windows import TABLE_4
+from millstream.model import Settings
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.lease import Lease
 from millstream.pipeline.pipeline import Pipeline
-from millstream.pipeline.routing import GROUPS
 from millstream.plan import calibrated, paper
 from millstream.plan.costs import route_every
 from millstream.testing import Session
@@ -52,8 +52,8 @@ def test_numbers_of_the_pages() -> None:
     lease = inspect.signature(Lease).parameters
     assert f"renews it every {lease['renew'].default:.0f} seconds" in PAGE
     assert f"younger than {lease['expire'].default:.0f} seconds" in PAGE
-    assert f"up to {GROUPS};" in PAGE
-    assert f": {GROUPS} groups" in GLOSSARY
+    assert f"divides the keys: {Settings().groups:,} if the script" in PAGE
+    assert f": {Settings().groups:,} groups by default" in GLOSSARY
     assert manifests.KEPT == 3
     assert "the state of the last three batches" in PAGE
 

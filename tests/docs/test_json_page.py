@@ -27,19 +27,21 @@ TYPES = {
     "null": lambda value: value is None,
 }
 HIDDEN = SegmentEntry(
-    number=1, name="s", batch=1, reach=1, rows=1, nbytes=1, first=1, last=1, hidden_from=("chain",), stamps=()
+    number=1, name="s", batch=1, reach=1, rows=1, nbytes=1, first=1, last=1, hidden_from=("chain",), stamps=(), groups=6
 )
 RARE = Manifest(
     slots={
         0: SlotManifest(
             "token",
             ShardManifest(
-                pools={"pool": PoolManifest(segments=(HIDDEN,))}, chains={"chain": ChainManifest(floors={"pool": 1})}
+                spilled={(1,): 6},
+                pools={"pool": PoolManifest(segments=(HIDDEN,))},
+                chains={"chain": ChainManifest(floors={"pool": 1})},
             ),
         )
     }
 )
-"""Rows that are late for some chains only, and a chain that has come later."""
+"""Rows that are late for some chains only, a chain that has come later, and groups that have been spilled."""
 LATER = "CREATE QUERY later AS SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND"
 MORE = """
 CREATE QUERY wrong AS

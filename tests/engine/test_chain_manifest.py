@@ -20,12 +20,12 @@ manifests = st.builds(
     held=st.lists(st.builds(HeldEntry, query=st.text(), since=counts, name=st.text()), max_size=3).map(tuple),
 )
 
-FORMAT_3 = """
+FORMAT_4 = """
 {"began_after": 4, "floors_us": {"[\\"B\\",[],[],true,\\"\\"]": -1000000},
  "ledger": [[7, 2, [[6], [3, 4]], -1999999, 2000000], [7, 0, [[6]], 0, 1]],
  "held": [{"query": "q", "since": 2, "name": "p-held-q-1a-0000beef"}]}
 """
-"""As manifests of format 3 hold it: a directory of before must go on after an update."""
+"""As manifests of format 4 hold it: a directory of before must go on after an update."""
 
 
 @settings(max_examples=50)
@@ -34,7 +34,7 @@ def test_a_chain_comes_back_from_json(manifest: ChainManifest) -> None:
     assert ChainManifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
 
 
-def test_what_format_3_says_is_read_and_written_as_ever() -> None:
+def test_what_format_4_says_is_read_and_written_as_ever() -> None:
     manifest = ChainManifest(
         began_after=4,
         floors={'["B",[],[],true,""]': -1_000_000},
@@ -44,8 +44,8 @@ def test_what_format_3_says_is_read_and_written_as_ever() -> None:
         ),
         held=(HeldEntry(query="q", since=2, name="p-held-q-1a-0000beef"),),
     )
-    assert ChainManifest.from_json(json.loads(FORMAT_3)) == manifest
-    assert json.loads(json.dumps(manifest.to_json())) == json.loads(FORMAT_3)
+    assert ChainManifest.from_json(json.loads(FORMAT_4)) == manifest
+    assert json.loads(json.dumps(manifest.to_json())) == json.loads(FORMAT_4)
 
 
 def test_a_chain_with_nothing_to_say_is_one_that_has_just_begun() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.engine.keys import GROUP_BITS, Codes, codes, is_exact, scramble
+from millstream.engine.groups import Grouping
+from millstream.engine.keys import codes, is_exact, scramble
 
 MASK = 2**64 - 1
 
@@ -96,12 +97,7 @@ def test_few_bits_make_keys_collide() -> None:
     assert len(set(codes([texts], 100).tolist())) == 100
 
 
-def leading(some: Codes) -> np.ndarray:
-    """The partition group of each code."""
-    return (some >> np.uint64(64 - GROUP_BITS)).astype(np.int64)
-
-
 def test_codes_of_neighbours_spread_over_all_groups() -> None:
-    counts = np.bincount(leading(scramble(np.arange(64_000, dtype=np.uint64))), minlength=1 << GROUP_BITS)
+    counts = np.bincount(Grouping(1024).of(scramble(np.arange(1_024_000, dtype=np.uint64))), minlength=1024)
     assert counts.min() > 800
     assert counts.max() < 1_200

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.files import Files
-from millstream.engine.keys import GROUP_BITS, codes
 from millstream.engine.pool_run import PoolRun
 from millstream.engine.release import SEQUENCE
 from millstream.engine.segment import Lot, Segment
@@ -98,22 +96,18 @@ def test_rows_are_in_segments_of_their_lane_and_of_whom_they_are_hidden_from(
     batches: list[list[tuple[list[Row], frozenset[str]]]],
 ) -> None:
     run, wanted, first = pool_run(), dict[int, Lot](), 0
-    groups = np.zeros(1 << GROUP_BITS, dtype=np.int64)
     for number, parts in enumerate(batches, start=1):
         arriving = []
         for some, hidden_from in parts:
             wanted |= {first + n: Lot(FAR if row[1] > 0 else NEAR, hidden_from) for n, row in enumerate(some)}
             arriving.append((rows(some, first), hidden_from))
             first += len(some)
-            coded = codes([pa.array([key for key, *_ in some], pa.int64())], len(some))
-            np.add.at(groups, (coded >> np.uint64(64 - GROUP_BITS)).astype(np.int64), 1)
         run.arrive(arriving, number)
         assert all(segment.batch == number and len(segment) for segment in run.fresh)
         run.become_state()
         run.tidy(NEVER, frozenset())
     found = {one: s.lot for s in run.segments for one in s.rows.column("id").to_pylist()}
     assert found == wanted
-    assert run.group_rows.tolist() == groups.tolist()
     saved = run.saved()
     assert (saved.taken, saved.expired) == (len(wanted), 0)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.engine import segment as module
-from millstream.engine.keys import GROUP_BITS, codes
+from millstream.engine.keys import codes
 from millstream.engine.segment import Lot, Segment, _order, build, merge
 
 tuples = st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 20)), min_size=1, max_size=12)
@@ -123,16 +123,6 @@ def test_times_are_located_in_each_range(times: list[int], asked: list[int]) -> 
             ranges = np.full(len(asked), begin), np.full(len(asked), end)
             wanted = [begin + int(np.searchsorted(found[begin:end], time)) for time in asked]
             assert one.locate(*ranges, np.array(asked)).tolist() == wanted
-
-
-@given(tuples)
-def test_groups_are_contiguous(rows: list[tuple[int, int]]) -> None:
-    one = segment(rows)
-    ranges, of_rows = one.group_ranges(), one.row_keys() >> np.uint64(64 - GROUP_BITS)
-    assert len(ranges) == (1 << GROUP_BITS) + 1
-    for group in range(1 << GROUP_BITS):
-        assert np.all(of_rows[ranges[group] : ranges[group + 1]] == group)
-    assert (ranges[0], ranges[-1]) == (0, len(rows))
 
 
 def test_a_condition_is_evaluated_once() -> None:

@@ -34,6 +34,8 @@ chains = st.builds(ChainManifest, ledger=st.lists(units, max_size=3).map(tuple))
 manifests = st.builds(
     ShardManifest,
     numbered=st.integers(0, 99),
+    spilled=st.dictionaries(st.lists(st.integers(1, 9), max_size=2).map(tuple), st.integers(1, 2**70), max_size=2),
+    owing=st.integers(0, 2**70),
     pools=st.dictionaries(st.text(), pools, max_size=3),
     chains=st.dictionaries(st.text(), chains, max_size=3),
 )

@@ -32,6 +32,9 @@ def test_the_table_describes_every_field() -> None:
         ("budget", "300 ms", 300_000),
         ("heartbeat", "1 minute 30 seconds", 90_000_000),
         ("slots", "4", 4),
+        ("groups", "1", 1),
+        ("groups", "64", 64),
+        ("groups", 4096, 4096),
     ],
 )
 def test_with_value(name: str, value: str | float, expected: str | float) -> None:
@@ -55,6 +58,11 @@ def test_settings_are_not_changed_in_place() -> None:
         ("system_overhead", "inf", "system_overhead is a number, zero or more"),
         ("system_overhead", True, "system_overhead is a number, zero or more"),
         ("system_overhead", "much", "system_overhead is a number, zero or more"),
+        ("slots", "4097", "slots is a whole number up to 4,096, zero or more"),
+        *[
+            ("groups", value, f"groups = {value!r}; groups is a power of two from 1 to 4,096. Give a power of two")
+            for value in ("0", "3", "-4", "8192", "2.5", "nan", "inf", "many", True)
+        ],
     ],
 )
 def test_wrong_settings_are_refused(name: str, value: str | float, message: str) -> None:
@@ -68,3 +76,12 @@ def test_wrong_settings_are_refused(name: str, value: str | float, message: str)
 def test_counts_are_whole_and_times_have_units(name: str, value: str) -> None:
     with pytest.raises(ScriptError):
         Settings().with_value(name, value)
+
+
+def test_there_are_no_more_slots_than_groups() -> None:
+    for groups, slots in ((1, 0), (1, 1), (64, 64), (1024, 1024)):
+        Settings(groups=groups, slots=slots).check()
+    with pytest.raises(
+        ScriptError, match=r"slots = 65 with groups = 64; .* Set slots to 64 or less, or groups to 128\."
+    ):
+        Settings(groups=64, slots=65).check()

@@ -12,10 +12,9 @@ from millstream.pipeline.session import make_session, session_for
 from millstream.pipeline.slot import SlotReport
 
 
-def told_by_worker(slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
-    return SlotReport(
-        slot=slot, token="", executor=str(os.getpid()), rows_in={"some": sum(some.num_rows for some in batches)}
-    )
+def told_by_worker(slot: int, task: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
+    rows = sum(some.num_rows for some in batches)
+    return SlotReport(slot=slot, task=task, token="", executor=str(os.getpid()), rows_in={"some": rows})
 
 
 def test_batches_without_rows_do_not_end_workers() -> None:
@@ -28,3 +27,17 @@ def test_batches_without_rows_do_not_end_workers() -> None:
         assert [report.rows_in["some"] for report in reports] == ([5, 5] if turn % 2 else [0, 0])
         workers |= {report.executor for report in reports}
     assert len(workers) <= 4, "two at a time, and now and then one more"
+
+
+def test_tasks_of_a_batch_follow_each_other_and_never_come_again() -> None:
+    """What lets a few ranges say from which tasks a batch was committed."""
+    spark = session_for(make_session("placement"))
+    placement = Placement(spark, 8)
+    rows = spark.range(40).selectExpr("id", "CAST(id % 8 AS INT) AS slot")
+    seen: set[int] = set()
+    for turn in range(4):
+        tasks = {report.task for report in placement.run(rows if turn % 2 else None, told_by_worker)}
+        assert max(tasks) - min(tasks) == 7
+        assert len(tasks) == 8
+        assert not tasks & seen
+        seen |= tasks

@@ -56,7 +56,7 @@ def report(slot: int, *segments: Placed, **told: Any) -> SlotReport:
         name: PoolManifest(segments=tuple(one for at, one in segments if at == position))
         for position, name in enumerate(CHAIN.pools)
     }
-    return SlotReport(slot=slot, token=f"run {slot}", state=ShardManifest(pools=pools), **told)
+    return SlotReport(slot=slot, task=slot, token=f"run {slot}", state=ShardManifest(pools=pools), **told)
 
 
 def segment(position: int, rows: int, first: int, last: int, hidden_from: tuple[str, ...] = ()) -> Placed:

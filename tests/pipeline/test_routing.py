@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 
 from millstream.compile import compile_script
 from millstream.engine import keys
+from millstream.engine.groups import Grouping
 from millstream.errors import ScriptError
 from millstream.model.functions import Function, function
 from millstream.model.types import INT
-from millstream.pipeline.routing import Routing, check_codings
+from millstream.pipeline.routing import Router, Routing, check_codings
 from millstream.pipeline.session import make_session
 from millstream.testing import Session, run
 from two_streams import START, STREAMS, same
@@ -185,6 +187,40 @@ def test_rows_of_three_streams_meet_in_every_slot(mill: Callable[..., Any]) -> N
         same(found.results(name), wanted[name])
     told = [found.done.get_nowait() for _ in range(found.done.qsize())]
     assert {name: sum(batch.rows_in.get(name, 0) for batch in told) for name in "ABC"} == dict.fromkeys("ABC", 45)
+
+
+@pytest.mark.parametrize("table", [[0], [0, 0], [1, 0], [2, 0, 1, 0], [group * 5 // 1024 for group in range(1024)]])
+def test_a_row_goes_to_the_slot_of_the_group_of_its_code(table: list[int]) -> None:
+    """By any table, such as one that has been changed; rows that go everywhere go to every slot once."""
+    third = "CREATE STREAM C (k BIGINT, v DOUBLE, Ts TIMESTAMP) WITH (time = 'Ts');"
+    fast = STREAMS.replace("time = 'Ts'", "time = 'Ts', rate = 1000000")
+    query = "CREATE QUERY q AS SELECT A.k FROM A, B, C WHERE A.k = B.k AND B.v = C.v WINDOW 1 SECOND;"
+    routing = Routing.of(compile_script(fast + third + query))
+    (everywhere,) = (number for number, route in enumerate(routing.routes) if route.spread.everywhere)
+    columns = [f"CAST(id AS {kind}) AS {name}" for name, kind in routing.layout.columns]
+    rows = (
+        make_session("test").range(300).selectExpr("CAST(id % 3 AS INT) stream", "CAST(NULL AS STRING) bad", *columns)
+    )
+    found = Router(routing, table, {}).routed(rows).select("route", "code", "slot").collect()
+    codes = np.array([row.code for row in found], dtype=np.int64).view(np.uint64)
+    assert [row.slot for row in found] == [table[group] for group in Grouping(len(table)).of(codes)]
+    sent = Counter(row.slot for row in found if row.route == everywhere)
+    assert sent == dict.fromkeys(table, 100)
+    assert len(found) == 200 + 100 * len(set(table))
+
+
+def test_another_number_of_groups_is_refused(mill: Callable[..., Any]) -> None:
+    script = f"{STREAMS} CREATE QUERY plain AS {PLAIN};"
+    first = mill(script, settings={"groups": "1", "slots": "1"})
+    first.put(BATCHES[0])
+    first.pipeline.drain()
+    wanted = r"state: groups = 1024, and the state here is divided into 1 groups; .* SET groups = 1, or start in a new"
+    with pytest.raises(ScriptError, match=wanted):
+        mill(script).pipeline.drain()
+    again = mill(f"{script} SET groups = 1;")
+    again.put(BATCHES[1])
+    again.pipeline.drain()
+    same(again.results("plain"), run(script, {name: [batch[name] for batch in BATCHES[:2]] for name in "AB"})["plain"])
 
 
 def test_state_coded_in_another_way_is_refused() -> None:

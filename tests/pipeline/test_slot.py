@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ import pytest
 from millstream.compile import compile_script
 from millstream.engine import keys
 from millstream.engine.arrow import arrow_type
+from millstream.engine.files import DamagedFileError, Files
 from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function, function
 from millstream.pipeline import Pipeline
+from millstream.pipeline import manifest as manifests
+from millstream.pipeline import slot as slots
 from millstream.pipeline.layout import BAD
-from millstream.pipeline.manifest import SlotManifest
+from millstream.pipeline.manifest import Manifest, SlotManifest
 from millstream.pipeline.packing import packed
 from millstream.pipeline.results import Target
 from millstream.pipeline.routing import CODE, ROUTE, Routing
@@ -50,8 +54,10 @@ class Driver:
         )
         self.run, self.batch = uuid.uuid4().hex, 0
         self.states: dict[int, SlotManifest] = {}
+        self.tasks, self.committed = count(1), tuple[range, ...]()
         self.greatest = {stream.name: NEVER for stream in self.plan.script.streams}
         (place / "segments").mkdir()
+        (place / "manifest").mkdir()
 
     def sent(self, batch: Mapping[str, Rows]) -> list[pa.RecordBatch]:
         """Rows as they come out of the shuffle: in shared columns, with a route and a code."""
@@ -73,26 +79,31 @@ class Driver:
             found.append(pa.RecordBatch.from_pydict(columns))
         return found
 
-    def step(self, batch: Mapping[str, Rows]) -> SlotReport:
-        """One batch, which counts only once it is committed."""
-        request = BatchRequest(
+    def request(self) -> BatchRequest:
+        return BatchRequest(
             run=self.run,
             pipeline="0123abcd",
             location=str(self.place),
             batch=self.batch + 1,
             watermarks={chain.signature: min(self.greatest.values()) for chain in self.plan.chains},
             horizons={stream.name: FAR for stream in self.plan.script.streams},
-            states=self.states,
+            committed=self.committed,
             plan_version=self.sent_plan.version,
             plan=packed(self.sent_plan),
             finish=False,
         )
-        return run_slot(request, 0, self.sent(batch))
+
+    def step(self, batch: Mapping[str, Rows]) -> SlotReport:
+        """One batch, which counts only once it is committed."""
+        return run_slot(self.request(), 0, next(self.tasks), self.sent(batch))
 
     def commit(self, report: SlotReport) -> Rows:
         """The rows it gives to q."""
         assert not report.error
         self.states, self.batch = {0: SlotManifest(report.token, report.state)}, self.batch + 1
+        files = Files.at(self.place).below("manifest")
+        manifests.commit(files, Manifest(batch=self.batch, pipeline="0123abcd", slots=self.states))
+        self.committed = (range(report.task, report.task + 1),)
         self.greatest |= report.greatest
         return self.rows(report, "q")
 
@@ -108,7 +119,7 @@ def test_batch_by_batch_it_gives_what_the_engine_gives(tmp_path: Path, worker: s
     driver, found = Driver(tmp_path), []
     for batch in BATCHES:
         if worker == "another":
-            driver.run = uuid.uuid4().hex
+            driver.run, driver.committed = uuid.uuid4().hex, ()
         report = driver.step(batch)
         assert report.rows_in == {"A": 12, "B": 12}
         assert report.greatest == {name: round(batch[name][-1]["Ts"].timestamp() * 1e6) for name in "AB"}
@@ -125,6 +136,55 @@ def test_a_batch_that_was_not_committed_leaves_no_trace(tmp_path: Path) -> None:
     for batch in BATCHES[1:]:
         found += driver.commit(driver.step(batch))
     same(found, expected(9, BATCHES))
+
+
+def test_of_two_tasks_for_a_slot_only_the_committed_one_is_gone_on_from(tmp_path: Path) -> None:
+    """As where Spark runs a task twice, both end, and the worker that is asked next has run the other one."""
+    driver = Driver(tmp_path)
+    found = driver.commit(driver.step(BATCHES[0]))
+    report = driver.step(BATCHES[1])
+    driver.step(BATCHES[2])
+    found += driver.commit(report)
+    found += driver.commit(driver.step(BATCHES[2]))
+    same(found, expected(9, BATCHES))
+
+
+def test_a_worker_that_has_the_committed_state_reads_no_manifest(tmp_path: Path) -> None:
+    driver = Driver(tmp_path)
+    found = []
+    for batch in BATCHES:
+        found += driver.commit(driver.step(batch))
+        for path in (tmp_path / "manifest").iterdir():
+            path.unlink()
+    same(found, expected(9, BATCHES))
+    driver.run, driver.committed = uuid.uuid4().hex, ()
+    with pytest.raises(DamagedFileError, match=r"manifest/000000000003\.json: the file is missing"):
+        driver.step(BATCHES[0])
+
+
+def test_a_manifest_is_read_once_for_all_slots_of_a_worker(tmp_path: Path) -> None:
+    driver = Driver(tmp_path)
+    report = driver.step(BATCHES[0])
+    driver.states = {slot: SlotManifest(report.token, report.state) for slot in range(1, 4)}
+    manifests.commit(Files.at(tmp_path).below("manifest"), Manifest(batch=1, pipeline="0123abcd", slots=driver.states))
+    driver.batch, driver.run = 1, uuid.uuid4().hex
+    assert not run_slot(driver.request(), 1, 10, driver.sent(BATCHES[1])).error
+    (tmp_path / "manifest" / "000000000001.json").unlink()
+    assert not run_slot(driver.request(), 2, 11, driver.sent(BATCHES[1])).error
+    with pytest.raises(DamagedFileError, match=r"000000000001\.json: it has no slot 0"):
+        run_slot(driver.request(), 0, 12, driver.sent(BATCHES[1]))
+
+
+def test_a_worker_caches_all_slots_of_a_run_and_forgets_those_of_others_in_time(tmp_path: Path) -> None:
+    driver, nothing = Driver(tmp_path), {"A": [], "B": []}
+    for slot in range(slots._MOST + 3):
+        run_slot(driver.request(), slot, slot, driver.sent(nothing))
+    first, driver.run = driver.run, uuid.uuid4().hex
+    assert sum(run == first for run, _ in slots._SHARDS) == slots._MOST + 3
+    for slot in range(5):
+        run_slot(driver.request(), slot, 100 + slot, driver.sent(nothing))
+    assert sum(run == driver.run for run, _ in slots._SHARDS) == 5
+    assert len(slots._SHARDS) == slots._MOST
 
 
 def test_a_slot_without_rows_keeps_what_it_has(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from millstream.errors import BatchFailed, QueryFailed, ScriptError
 from millstream.model.functions import function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline import step
-from millstream.pipeline.routing import GROUPS
 from millstream.pipeline.slot import SlotReport
 from two_streams import BATCHES, PAIR, STREAMS, expected, same
 
@@ -27,17 +27,25 @@ SCRIPT = f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 9 SECONDS;"
 
 
 def report(slot: int, **told: Any) -> SlotReport:
-    return SlotReport(slot=slot, **{"token": "t", **told})
+    return SlotReport(slot=slot, **{"task": slot, "token": "t", **told})
 
 
-@given(st.integers(1, 64))
-def test_groups_are_spread_as_evenly_as_it_goes(slots: int) -> None:
-    spread = step._spread(slots)
-    assert len(spread) == GROUPS
+@given(st.integers(0, 8).flatmap(lambda bits: st.tuples(st.just(1 << bits), st.integers(1, 1 << bits))))
+def test_groups_are_spread_as_evenly_as_it_goes(numbers: tuple[int, int]) -> None:
+    groups, slots = numbers
+    spread = step._spread(slots, groups)
+    assert len(spread) == groups
     assert set(spread) == set(range(slots)), "every slot has some"
     assert list(spread) == sorted(spread), "a slot's groups lie together"
     counts = Counter(spread).values()
     assert max(counts) - min(counts) <= 1
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_hold_just_the_numbers_they_are_made_of(numbers: set[int]) -> None:
+    ranges = step._ranges(sorted(numbers, key=lambda number: number % 7))
+    assert [number for some in ranges for number in some] == sorted(numbers)
+    assert all(one.stop < other.start for one, other in pairwise(ranges)), "and there are no more than it takes"
 
 
 def test_a_report_with_an_error_is_never_committed() -> None:

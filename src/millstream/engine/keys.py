@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 Codes = npt.NDArray[np.uint64]
 
-GROUP_BITS = 6
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),

@@ -132,7 +132,9 @@ class Memory:
             chain.part(parts)
 
     def give_up(self, groups: Groups) -> ShardManifest:
-        """What another slot takes over: groups with their segments, deferred units and what they owe. No row is copied."""
+        """What another slot takes over: groups with their segments, deferred units and what they owe. No row is
+        copied.
+        """
         parts = {number: both for pool in self.pools.values() for number, both in pool.part(groups).items()}
         chains = {chain.chain.signature: chain.saved_with(chain.part(parts)) for chain in self.chains}
         pools = {name: pool.give_up(groups) for name, pool in self.pools.items()}

@@ -19,10 +19,9 @@ import pyarrow as pa
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.columns import Columns, merged
 from millstream.engine.groups import Groups
-from millstream.engine.keys import GROUP_BITS, Codes
+from millstream.engine.keys import Codes
 from millstream.plan.nodes import Condition, Signature
 
-_GROUPS = np.arange(1, 1 << GROUP_BITS, dtype=np.uint64) << np.uint64(64 - GROUP_BITS)
 _FEW = 8_192
 """With so few keys a binary search is as fast as a lookup table that has to be built first."""
 _STEPS = 2
@@ -92,11 +91,6 @@ class Segment:
     def counts(self) -> Ints:
         """How many rows each key has."""
         return np.diff(self.starts)
-
-    def group_ranges(self) -> Ints:
-        """Where each partition group's rows begin, and where the last ends."""
-        inner = self.starts.take(np.searchsorted(self.keys, _GROUPS))
-        return np.concatenate(([0], inner, [len(self)]))
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
         """Which rows pass a condition, computed on first use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +23,8 @@ class Settings:
     order: str = "eager"
     results: str = "own"
     on_error: str = "query"
-    slots: int = 0
     groups: int = 1024
+    slots: int = 0
     budget: int = 0
     backlog: int = 0
     trigger: int = 0
@@ -41,6 +42,15 @@ class Settings:
             )
         changed: dict[str, Any] = {setting.name: setting.check(value)}
         return replace(self, **changed)
+
+    def check(self) -> None:
+        """Refuses values that do not go together; called once all are known."""
+        if self.slots > self.groups:
+            raise ScriptError(
+                f"slots = {self.slots} with groups = {self.groups}",
+                "there are at most as many slots as groups, since a slot has at least one",
+                f"Set slots to {self.groups} or less, or groups to {_power_from(self.slots)}.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,11 @@ class Setting:
             number = float(value)
         except ValueError:
             number = -1.0
+        if self.kind == "power of two":
+            if isinstance(value, bool) or not 1 <= number <= self.most or number != _power_from(number):
+                valid = f"{self.name} is a power of two from 1 to {self.most:,}"
+                raise ScriptError(f"{self.name} = {value!r}", valid, "Give a power of two, such as 1024.")
+            return int(number)
         whole = self.kind == "count"
         if isinstance(value, bool) or not 0 <= number <= (self.most if whole else 1e300) or (whole and number % 1):
             valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, zero or more"
@@ -76,8 +91,12 @@ class Setting:
         return int(number) if whole else number
 
 
-MOST_SLOTS = 64
-"""A slot has at least one partition group."""
+def _power_from(number: float) -> int:
+    """The least power of two that is not less than a number of at least 1."""
+    return 1 << (math.ceil(number) - 1).bit_length()
+
+
+MOST_GROUPS = 4096
 POLICY_NAMES = (
     "greedy",
     "lwo",
@@ -109,7 +128,18 @@ SETTINGS = (
     Setting("results", ("own", "shared"), "Write every query's rows for itself, or rows that queries share once."),
     Setting("on_error", ("query", "stop"), "What a function or sink that raises stops: its query, or everything."),
     Setting(
-        "slots", (), "Into how many parts the keys are divided; 0 is as many as Spark has cores.", "count", MOST_SLOTS
+        "groups",
+        (),
+        "Into how many partition groups the keys are divided, for a directory's life; a power of two.",
+        "power of two",
+        MOST_GROUPS,
+    ),
+    Setting(
+        "slots",
+        (),
+        "How many parts of the groups are worked on at once; 0 is as many as Spark has cores.",
+        "count",
+        MOST_GROUPS,
     ),
     Setting("budget", (), "How long a slot works in one batch before it defers the rest; 0 is no limit.", "duration"),
     Setting("backlog", (), "How many deferred units hold back the reading of new rows; 0 is no limit.", "count"),

@@ -146,6 +146,26 @@ def _slot_from_json(saved: dict[str, Any]) -> SlotManifest:
     return SlotManifest(saved["token"], ShardManifest.from_json(saved))
 
 
+@dataclass(frozen=True, slots=True)
+class SavedSlots:
+    """The slots of a manifest, each parsed when it is asked for: a worker restores few of many."""
+
+    path: str
+    slots: Mapping[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, files: Files, batch: int) -> SavedSlots:
+        """Raises DamagedFileError where the manifest is damaged."""
+        name = name_of(batch)
+        return cls(files.path(name), read_sealed(files, name, lambda saved: dict(saved["slots"])))
+
+    def shard(self, slot: int) -> ShardManifest:
+        """The saved shard of a slot. Raises DamagedFileError where the manifest has none."""
+        if str(slot) not in self.slots:
+            raise damaged(self.path, f"it has no slot {slot}")
+        return _slot_from_json(self.slots[str(slot)]).shard
+
+
 def commit(files: Files, manifest: Manifest, *, sync: bool = True) -> None:
     """Commits the batch, and deletes the manifest that is no longer kept.
 

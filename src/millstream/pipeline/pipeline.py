@@ -14,7 +14,6 @@ from millstream.compile import compile_script
 from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
 from millstream.model.script import Script
-from millstream.model.settings import MOST_SLOTS
 from millstream.model.stream import Stream, check_name
 from millstream.pipeline.arguments import check_alone, check_frame, check_sink, check_text
 from millstream.pipeline.columns import columns_of
@@ -261,7 +260,10 @@ class Pipeline:
             source = united(self._spark, self._sources(declared, control.base), self._frames)
             check_formats(self._spark, declared.queries, control.base)
             slots = declared.settings.slots or cores_of(self._spark)
-            self._stepper = Stepper(self._spark, self.directory, min(slots, MOST_SLOTS), self._functions)
+            groups = declared.settings.groups
+            self._stepper = Stepper(
+                self._spark, self.directory, self._functions, groups=groups, slots=min(slots, groups)
+            )
             self._tell_slots(declared.settings.slots, self._stepper.slots)
             self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
             if control.in_force.script not in ("", script) and control.resume():

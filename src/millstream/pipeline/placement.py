@@ -19,7 +19,8 @@ from millstream.pipeline.packing import packed, unpacked
 from millstream.pipeline.routing import SLOT
 from millstream.pipeline.slot import SlotReport
 
-Run = Callable[[int, Iterable[pa.RecordBatch]], SlotReport]
+Run = Callable[[int, int, Iterable[pa.RecordBatch]], SlotReport]
+"""Runs a slot, in a task of this id, on its rows."""
 _SCHEMA = StructType([StructField("report", BinaryType())])
 _TRIES = 5
 
@@ -43,9 +44,7 @@ class Placement:
 
     def _here(self, rows: DataFrame | None, work: Run) -> list[bytes]:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            slot = context.partitionId() if context else 0
-            report = packed(work(slot, batches if has_rows else ()))
+            report = packed(work(_task().partitionId(), _task().taskAttemptId(), batches if has_rows else ()))
             for _ in batches:  # Spark ends a worker that leaves rows unread, and the worker's cached shards with it
                 pass
             yield pa.RecordBatch.from_pydict({"report": [report]})
@@ -63,7 +62,7 @@ class Placement:
             rows = self._spark.range(0).selectExpr(f"CAST(id AS INT) AS {SLOT}")
 
         def run(key: tuple[pa.Scalar, ...], _: pa.Table, batch: pa.Table) -> pa.Table:
-            return pa.table({"report": [packed(work(key[0].as_py(), batch.to_batches()))]})
+            return pa.table({"report": [packed(work(key[0].as_py(), _task().taskAttemptId(), batch.to_batches()))]})
 
         grouped = rows.repartitionById(self._slots, SLOT).groupBy(SLOT)
         found = anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA).collect()
@@ -88,3 +87,11 @@ class Placement:
             self._anchor = None
         else:
             self._tries = 0
+
+
+def _task() -> TaskContext:
+    """The task that runs in this worker."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this is no worker of Spark")
+    return context

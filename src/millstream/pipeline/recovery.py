@@ -24,7 +24,7 @@ from millstream.pipeline.sealed import set_aside
 from millstream.pipeline.shared_results import mend_shared
 from millstream.pipeline.sinks import Sinks
 
-_SEGMENT = re.compile(r"\d{8,}-\d{3}-[0-9a-f]{10}-(?:\d+-\d+(?:\.index)?|held-\w+-[0-9a-f]+-[0-9a-f]{8})\.arrow")
+_SEGMENT = re.compile(r"\d{8,}-\d{3,}-[0-9a-f]{10}-(?:\d+-\d+(?:\.index)?|held-\w+-[0-9a-f]+-[0-9a-f]{8})\.arrow")
 _FOLDER = re.compile(r"batch=(\d{8,})")
 Tell = Callable[[str], None]
 

@@ -34,8 +34,8 @@ _VIEW = 8
 _GROUP, _MANY = 2, 8
 """Limits as multiples of the gathered bytes: of one row group, and of the rows waiting in all files together."""
 # A file staged by a slot, and an unfinished copy.
-_STAGED = re.compile(r"\.(?:\w+-)?([0-9a-f]{8})-\d{8,}-\d{3}-\d+\.(?:[0-9a-f]{10}|parquet\.partial)")
-_FINAL = re.compile(r"(?:(\w+)-)?([0-9a-f]{8})-(\d{8,})-\d{3}-\d+\.parquet")
+_STAGED = re.compile(r"\.(?:\w+-)?([0-9a-f]{8})-\d{8,}-\d{3,}-\d+\.(?:[0-9a-f]{10}|parquet\.partial)")
+_FINAL = re.compile(r"(?:(\w+)-)?([0-9a-f]{8})-(\d{8,})-\d{3,}-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -21,7 +23,6 @@ from pyspark.sql.column import Column
 
 from millstream.engine.arrow import arrow_type
 from millstream.engine.expressions import as_array, compile_expr
-from millstream.engine.keys import GROUP_BITS
 from millstream.engine.pairs import blaming, building
 from millstream.errors import QueryFailed, ScriptError, Where
 from millstream.model.expr import Column as ColumnExpr
@@ -31,7 +32,6 @@ from millstream.plan.key_classes import KeyPart
 from millstream.plan.nodes import Plan, PoolName, Spread
 
 ROUTE, CODE, SLOT, UNKEYED = "route", "code", "slot", "unkeyed"
-GROUPS = 1 << GROUP_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,20 @@ def check_codings(before: Mapping[PoolName, str], after: Mapping[PoolName, str],
             )
 
 
+def check_groups(before: int, after: int, place: str) -> None:
+    """Refuses another number of partition groups than the state is divided into."""
+    if before != after:
+        raise ScriptError(
+            f"groups = {after}, and the state here is divided into {before} groups",
+            "the number of groups stays the same for a directory's life",
+            f"SET groups = {before}, or start in a new directory.",
+            Where(file=place),
+        )
+
+
 class Router:
-    """Assigns every row of a batch to its slot. The Spark expressions are built once, since building them would cost
-    every batch.
+    """Assigns every row of a batch to its slot, by a table of the slot of each partition group. The Spark expressions
+    are built once, since building them would cost every batch.
     """
 
     def __init__(self, routing: Routing, table: Sequence[int], functions: Mapping[str, Function]) -> None:
@@ -119,8 +130,9 @@ class Router:
         else:
             route = _cases([(route.stream, sf.lit(number)) for number, route in enumerate(routes)])
             code = _cases([(route.stream, self._code(layout, route)) for route in routes])
-        slots = sf.array(*map(sf.lit, table))
-        slot = slots[sf.shiftrightunsigned(code, 64 - GROUP_BITS).cast("int")]
+        # One literal: an array of a thousand would be put together again in every batch.
+        slots = sf.lit(np.array(table, dtype=np.int32))
+        slot = slots[_group(code, len(table))]
         self._columns = [*kept, route.alias(ROUTE), code.alias(CODE), slot.alias(SLOT)]
 
     def routed(self, rows: DataFrame) -> DataFrame:
@@ -139,12 +151,13 @@ class Router:
         """
         by_stream: dict[int, list[Column]] = {}
         for number, route in enumerate(routing.routes):
-            codes = [self._code(routing.layout, route)]
             if route.spread.everywhere:
-                codes = [sf.lit(_code_of_group(table.index(slot))) for slot in sorted(set(table))]
-            ways = [sf.struct(sf.lit(number).alias("r"), code.alias("c")) for code in codes]
-            by_stream.setdefault(route.stream, []).extend(ways)
-        return _cases([(stream, sf.array(*some)) for stream, some in by_stream.items()])
+                codes = sf.lit(_codes_of_slots(table))
+            else:
+                codes = sf.array(self._code(routing.layout, route))
+            ways = sf.transform(codes, partial(_way, number))
+            by_stream.setdefault(route.stream, []).append(ways)
+        return _cases([(stream, sf.concat(*some)) for stream, some in by_stream.items()])
 
     def _code(self, layout: Layout, route: Route) -> Column:
         """xxhash64 of one BIGINT is a bijection: each of its steps on eight bytes (a product with an odd number, a
@@ -162,10 +175,22 @@ class Router:
         return sf.xxhash64(*values)
 
 
-def _code_of_group(group: int) -> int:
-    """A code of a partition group, as Spark's BIGINT."""
-    code = group << (64 - GROUP_BITS)
-    return code - (1 << 64) if code >= 1 << 63 else code
+def _way(number: int, code: Column) -> Column:
+    return sf.struct(sf.lit(number).alias("r"), code.alias("c"))
+
+
+def _group(code: Column, groups: int) -> Column:
+    """The partition group of a code."""
+    bits = groups.bit_length() - 1
+    return sf.shiftrightunsigned(code, 64 - bits).cast("int") if bits else sf.lit(0)  # Spark shifts by 64 as by 0
+
+
+def _codes_of_slots(table: Sequence[int]) -> npt.NDArray[np.int64]:
+    """A code of each slot, as Spark's BIGINT."""
+    _, groups = np.unique(table, return_index=True)
+    bits = len(table).bit_length() - 1
+    codes = groups.astype(np.uint64) << np.uint64(64 - bits) if bits else np.zeros(1, dtype=np.uint64)
+    return codes.view(np.int64)
 
 
 def _cases(by_stream: Sequence[tuple[int, Column]]) -> Column:

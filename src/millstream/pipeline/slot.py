@@ -1,8 +1,8 @@
 """One slot in a Python worker of Spark: its rows of a batch in, a small report out.
 
-A worker caches the shards it has run, so that a slot that stays with it continues from memory. A cached shard whose
-token differs from the manifest's has missed a batch and is restored from the saved pools, whose files are
-memory-mapped.
+A worker caches the shards it has run, so that a slot that stays with it continues from memory. A cached shard that was
+not left by a task the last batch was committed from is restored: from the slot's part of that batch's manifest and from
+the saved pools, whose files are memory-mapped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from millstream.model.functions import Function
 from millstream.pipeline import late
 from millstream.pipeline.durable import sync_slot
 from millstream.pipeline.layout import BAD
-from millstream.pipeline.manifest import SlotManifest, StagedFile
+from millstream.pipeline.manifest import SavedSlots, StagedFile
 from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
 from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
@@ -40,6 +40,7 @@ from millstream.pipeline.slot_store import SlotStore
 from millstream.plan.nodes import Plan, Signature
 
 _MOST = 64
+"""How many shards a worker caches before it forgets those of other runs, which may have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,10 @@ class SlotPlan:
 class BatchRequest:
     """The driver's request to all slots in one batch. `run` identifies the driver's process, `pipeline` the directory,
     which is at `location`. `plan` is a packed SlotPlan of this version.
+
+    `committed` are the ids of the Spark tasks that this run committed the batch before from, as ranges. Spark gives no
+    id twice, and those of a stage follow each other: a few ranges say of every slot in which task, and so in which
+    worker, its committed state came about.
     """
 
     run: str
@@ -67,7 +72,7 @@ class BatchRequest:
     batch: int
     watermarks: Mapping[Signature, int]
     horizons: Mapping[str, int]
-    states: Mapping[int, SlotManifest]
+    committed: tuple[range, ...]
     plan_version: str
     plan: bytes
     finish: bool
@@ -75,11 +80,12 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
-    """A slot's report to the driver. With an `error` all else is empty: `failed` are the queries to blame, and where
-    there are none the batch as a whole has failed.
+    """A slot's report to the driver, from a Spark task. With an `error` all else is empty: `failed` are the queries to
+    blame, and where there are none the batch as a whole has failed.
     """
 
     slot: int
+    task: int
     token: str
     state: ShardManifest = field(default_factory=ShardManifest)
     outputs: tuple[StagedFile, ...] = ()
@@ -102,7 +108,9 @@ def executor() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Cached:
-    token: str
+    """A shard as a task has left it."""
+
+    task: int
     version: str
     shard: Shard
     store: SlotStore
@@ -110,26 +118,28 @@ class _Cached:
 
 _PLANS: dict[str, SlotPlan] = {}
 _SHARDS: dict[tuple[str, int], _Cached] = {}
+_SAVED: dict[tuple[str, int], SavedSlots] = {}
 
 
-def run_slot(request: BatchRequest, slot: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
-    """Runs a slot's part of a batch."""
+def run_slot(request: BatchRequest, slot: int, task: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
+    """Runs a slot's part of a batch in a Spark task."""
     key, token = (request.run, slot), uuid.uuid4().hex[:10]
     # Removed from the cache while it runs: a shard that fails half-way must not be used again.
     cached = _SHARDS.pop(key, None)
     try:
-        report, cached = _run(request, slot, token, batches, cached)
+        report, cached = _run(request, slot, task, token, batches, cached)
     except QueryFailed as failure:
         error = failure.cause or "an expression failed"
-        return SlotReport(slot=slot, token=token, executor=executor(), failed=failure.queries, error=error)
+        return SlotReport(slot=slot, task=task, token=token, executor=executor(), failed=failure.queries, error=error)
     _SHARDS[key] = cached
-    if len(_SHARDS) > _MOST:
-        del _SHARDS[next(iter(_SHARDS))]
+    others = [other for other in _SHARDS if other[0] != request.run]
+    for other in others[: max(len(_SHARDS) - _MOST, 0)]:
+        del _SHARDS[other]
     return report
 
 
 def _run(
-    request: BatchRequest, slot: int, token: str, batches: Iterable[pa.RecordBatch], cached: _Cached | None
+    request: BatchRequest, slot: int, task: int, token: str, batches: Iterable[pa.RecordBatch], cached: _Cached | None
 ) -> tuple[SlotReport, _Cached]:
     clock = _Stopwatch()
     plan = _plan(request)
@@ -164,9 +174,10 @@ def _run(
         sync_slot(files, prefix, state, writer.syncing)
     cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
-    cached.token = token
+    cached.task = task
     report = SlotReport(
         slot=slot,
+        task=task,
         token=token,
         state=state,
         outputs=tuple(outputs),
@@ -193,7 +204,7 @@ def _plan(request: BatchRequest) -> SlotPlan:
 
 def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cached | None, held: HeldFiles) -> _Cached:
     """The slot's shard as the last committed batch left it, with the current plan."""
-    state = request.states.get(slot)
+    is_current = cached is not None and any(cached.task in tasks for tasks in request.committed)
     if cached is None:
         store, settings = SlotStore(held.files), plan.plan.script.settings
         shard = Shard(
@@ -204,13 +215,25 @@ def _brought_up(request: BatchRequest, slot: int, plan: SlotPlan, cached: _Cache
             functions=plan.functions,
             store=store,
         )
-        cached = _Cached(token="", version=plan.version, shard=shard, store=store)
+        cached = _Cached(task=-1, version=plan.version, shard=shard, store=store)
     elif cached.version != plan.version:
         cached.shard.change(plan.plan, plan.since)
         cached.version = plan.version
-    if cached.token != (state.token if state else ""):
-        cached.shard.restore(state.shard if state else ShardManifest(), held)
+    if not is_current:
+        cached.shard.restore(_committed(request, slot), held)
     return cached
+
+
+def _committed(request: BatchRequest, slot: int) -> ShardManifest:
+    """The slot's part of the manifest of the batch before. The file is read once for all slots of a worker."""
+    before = request.batch - 1
+    if not before:
+        return ShardManifest()
+    key = (request.run, before)
+    if key not in _SAVED:
+        _SAVED.clear()
+        _SAVED[key] = SavedSlots.read(Files.at(request.location).below("manifest"), before)
+    return _SAVED[key].shard(slot)
 
 
 def _write(

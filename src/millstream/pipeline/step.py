@@ -30,7 +30,7 @@ from millstream.pipeline.placement import Placement
 from millstream.pipeline.recovery import kept_manifests, sweep
 from millstream.pipeline.registry import Registry
 from millstream.pipeline.results import Publisher, Target
-from millstream.pipeline.routing import GROUPS, Router, Routing, check_codings
+from millstream.pipeline.routing import Router, Routing, check_codings, check_groups
 from millstream.pipeline.slot import BatchRequest, SlotPlan, SlotReport, run_slot
 from millstream.plan.nodes import Plan, Signature
 
@@ -54,14 +54,23 @@ class Stepper:
     """Runs batches one after the other from the last committed one."""
 
     def __init__(
-        self, spark: SparkSession, directory: Directory, slots: int, functions: Mapping[str, Function]
+        self,
+        spark: SparkSession,
+        directory: Directory,
+        functions: Mapping[str, Function],
+        *,
+        groups: int,
+        slots: int,
     ) -> None:
+        """`slots` counts in a new directory only."""
         check_sendable(functions)
         self._spark, self._directory, self._functions = spark, directory, dict(functions)
         self._run_name = uuid.uuid4().hex
         self._kept = kept_manifests(directory)
         found = self._kept[0] if self._kept else None
-        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], routing=_spread(slots))
+        self.manifest = found or Manifest(pipeline=uuid.uuid4().hex[:8], routing=_spread(slots, groups))
+        check_groups(len(self.manifest.routing), groups, directory.location)
+        self._committed: tuple[range, ...] = ()
         self._folders = Folders()
         self._publisher = Publisher(f"{directory.location}/results")
         self._placement = Placement(spark, self.slots)
@@ -130,7 +139,7 @@ class Stepper:
             batch=batch,
             watermarks=watermarks,
             horizons={name: clock.horizon(future) for name, clock in self._clocks.items()},
-            states=before.slots,
+            committed=self._committed,
             plan_version=self._slot_plan.version,
             plan=self._packed,
             finish=finish,
@@ -155,6 +164,7 @@ class Stepper:
         )
         check_follows(before, after, plan)
         after = self._commit(after, sync=plan.script.settings.sync == "on")
+        self._committed = _ranges(report.task for report in reports)
         if rows is not None:
             self._note_arrivals(after.greatest, _counts(reports), now)
         committed = time.time()
@@ -234,9 +244,20 @@ class Stepper:
         return self._placement.run(routed, partial(run_slot, request))
 
 
-def _spread(slots: int) -> tuple[int, ...]:
+def _spread(slots: int, groups: int) -> tuple[int, ...]:
     """The slot of every partition group, spread evenly."""
-    return tuple(group * slots // GROUPS for group in range(GROUPS))
+    return tuple(group * slots // groups for group in range(groups))
+
+
+def _ranges(numbers: Iterable[int]) -> tuple[range, ...]:
+    """Numbers as the fewest ranges that hold them and no others."""
+    found: list[range] = []
+    for number in sorted(numbers):
+        if found and found[-1].stop == number:
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return tuple(found)
 
 
 def _raise_failures(reports: Iterable[SlotReport]) -> None:

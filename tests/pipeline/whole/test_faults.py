@@ -165,5 +165,5 @@ def test_state_of_another_version(mill: Callable[..., Any], tmp_path: Path) -> N
     first.pipeline.drain()
     newest = max((tmp_path / "state" / "manifest").glob("*.json"))
     newest.write_text(json.dumps({**json.loads(newest.read_text()), "version": 99}))
-    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 3"):
+    with pytest.raises(ScriptError, match="written in format 99; this Millstream reads format 4"):
         mill(SCRIPT).pipeline.drain()
