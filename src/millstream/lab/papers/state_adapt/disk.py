@@ -45,7 +45,7 @@ class Disk:
     def _told(self, whole: Outcome) -> str:
         return (
             f"{self.tuples:,} tuples of each of three streams in 50 min, {len(whole.streams.ratios)} partitions; "
-            f"memory {self.nbytes(whole) / 1e6:.1f} MB, half of what all state takes"
+            f"memory {self.nbytes(whole) / 1e6:.1f} MB, {self.room:.0%} of what all state takes"
         )
 
     def figures_9_and_10(self) -> Iterator[str]:
