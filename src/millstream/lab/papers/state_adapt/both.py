@@ -22,7 +22,7 @@ class Both:
     """An hour of the paper's clock in batches of 15 s on three machines."""
 
     out: Path
-    tuples: int = 120_000
+    tuples: int = 100_000
     tell: Tell = field(default=lambda _: None)
 
     def _streams(self, ratios: tuple[int, ...]) -> JoinRatio:
