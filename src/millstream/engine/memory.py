@@ -22,6 +22,7 @@ from millstream.engine.productivity import GroupStatistics, by_productivity, to_
 from millstream.engine.segment import Segment
 from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.spilled import Spilled
+from millstream.model.settings import Settings
 from millstream.plan.nodes import PoolName
 
 
@@ -39,6 +40,17 @@ class MemoryLimit:
     room: float = 0.6
     extra: int = 0
     productive_first: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, nbytes: int | None = None, extra: int = 0) -> MemoryLimit:
+        """As settings say, for all their memory or for a part of it."""
+        return cls(
+            nbytes=settings.memory if nbytes is None else nbytes,
+            share=settings.spill_share,
+            inactive=settings.inactive / 1e6,
+            room=settings.room,
+            extra=extra,
+        )
 
 
 _AT_ONCE = 8 << 20

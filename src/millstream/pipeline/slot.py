@@ -34,7 +34,6 @@ from millstream.engine.store import HeldFiles
 from millstream.engine.widths import together
 from millstream.errors import QueryFailed
 from millstream.model.functions import Function
-from millstream.model.settings import Settings
 from millstream.pipeline import late
 from millstream.pipeline.durable import sync_slot
 from millstream.pipeline.layout import BAD
@@ -201,6 +200,7 @@ def _run(
     shard = cached.shard
     cached.store.prefix = prefix
     clock.lap("restore")
+    order = request.order(slot)
     given = BatchInput(
         batch=request.batch,
         rows=rows,
@@ -208,7 +208,7 @@ def _run(
         horizons=request.horizons,
         budget=Budget(seconds=settings.budget / 1e6 or None),
         finish=request.finish,
-        memory=_limit(request.order(slot), settings),
+        memory=MemoryLimit.of(settings, order.share, order.spill) if order else None,
     )
     output = shard.run_batch(given)
     del rows, given
@@ -218,7 +218,6 @@ def _run(
     for part in output.late:
         writer.write([Target(part.stream, f"{plan.late}/{part.stream}")], late.told(part))
     outputs = writer.close()
-    order = request.order(slot)
     leaving = tuple(shard.memory.give_up(groups) for groups in (order.leave if order else ()))
     state = shard.saved(held)
     if sync:
@@ -246,18 +245,6 @@ def _run(
     if leaving or shard.memory.just_spilled:
         release_unused()
     return report, cached
-
-
-def _limit(order: SlotOrder | None, settings: Settings) -> MemoryLimit | None:
-    if order is None:
-        return None
-    return MemoryLimit(
-        nbytes=order.share,
-        share=settings.spill_share,
-        inactive=settings.inactive / 1e6,
-        room=settings.room,
-        extra=order.spill,
-    )
 
 
 def _memory(shard: Shard) -> SlotMemory:
