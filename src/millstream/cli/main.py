@@ -9,6 +9,7 @@ import click
 from millstream import __version__
 from millstream.cli.bench import bench
 from millstream.cli.query import query
+from millstream.cli.rescale import rescale
 from millstream.cli.run import run
 from millstream.cli.script import ErrorsShown, compile_file, script_options
 from millstream.cli.words import counted
@@ -75,5 +76,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-for command in (bench, query, run):
+for command in (bench, query, rescale, run):
     main.add_command(command)

@@ -23,7 +23,7 @@ from millstream.engine.segment import Segment, merge
 from millstream.engine.shard_manifest import Marks
 from millstream.engine.slice_paths import SlicePaths
 from millstream.engine.statistics import ChainStatistics
-from millstream.engine.units import Ledger, P, Unit
+from millstream.engine.units import Ledger, P, Unit, needed
 from millstream.engine.walker import Walker
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
@@ -120,7 +120,8 @@ class ChainRun:
         caller keeps them in `opened`.
         """
         found = {} if opened is None else opened
-        for joined in self._joiner.join([self._opened(unit, found) for unit in units]):
+        there = [one for unit in units if (one := self._opened(unit, found)) is not None]
+        for joined in self._joiner.join(there):
             self.statistics.served(joined.queries, joined.rows.num_rows, self.batch)
             if self.productivity is not None:
                 self._count(joined, self.productivity)
@@ -138,8 +139,8 @@ class ChainRun:
         counts = np.bincount(self._grouped[1].take(rows), minlength=len(productivity.results))
         productivity.gave(counts, len(joined.queries))
 
-    def _opened(self, unit: Unit[Piece], opened: dict[int, Segment]) -> Unit[Segment]:
-        """A unit with its segments in memory, as this chain sees them."""
+    def _opened(self, unit: Unit[Piece], opened: dict[int, Segment]) -> Unit[Segment] | None:
+        """A unit with its segments in memory, as this chain sees them; None where they turn out to have no pairs."""
 
         def of(piece: Piece, pool: PoolName) -> Segment:
             found = piece if isinstance(piece, Segment) else opened.get(piece.number)
@@ -150,7 +151,13 @@ class ChainRun:
 
         pools = self._looked_up[unit.at]
         lookup = tuple([tuple([of(one, pool) for one in some]) for pool, some in zip(pools, unit.lookup, strict=True)])
-        return Unit(of(unit.probe, self.chain.pools[unit.at]), unit.at, lookup, unit.interval)
+        probe = of(unit.probe, self.chain.pools[unit.at])
+        if self.chain.is_pairwise and (probe is not unit.probe or lookup[0][0] is not unit.state):
+            # Of what is on disk only an outer bound of the times was known.
+            low, high = needed(probe, unit.at, lookup[0][0])
+            if max(low, unit.interval.lo) >= min(high, unit.interval.hi):
+                return None
+        return Unit(probe, unit.at, lookup, unit.interval)
 
     def _arrived(self, at: int) -> list[Segment]:
         if at >= len(self.chain.streams):

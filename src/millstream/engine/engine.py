@@ -14,6 +14,7 @@ from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
 from millstream.engine.judge import Late
+from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.pool_run import PoolRun
 from millstream.engine.probe import CHUNK
@@ -60,6 +61,7 @@ class Engine:
         self._batch = 0
         self._sources: dict[str, _Source] = {}
         self._since: dict[str, tuple[Query, int]] = {}
+        self._limit = MemoryLimit.of(settings) if settings.memory and settings.adaptation != "none" else None
         self._follow(plan)
 
         self._shard = Shard(
@@ -103,6 +105,7 @@ class Engine:
             rows=[self._rows(name, table) for name, table in rows.items()],
             horizons={name: source.clock.horizon(future) for name, source in self._sources.items()},
             budget=budget or UNBOUNDED,
+            memory=self._limit,
         )
         output = self._shard.run_batch(given)
         self.late += output.late
@@ -125,12 +128,13 @@ class Engine:
 
     def work(self, budget: Budget | None = None) -> None:
         """Does deferred units without new rows."""
-        self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, budget=budget or UNBOUNDED)).results)
+        given = BatchInput(batch=self._batch, budget=budget or UNBOUNDED, memory=self._limit)
+        self._hand_out(self._shard.run_batch(given).results)
         self._settle()
 
     def close(self) -> None:
         """Does all deferred units and releases all held rows: no more rows will come."""
-        self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, finish=True)).results)
+        self._hand_out(self._shard.run_batch(BatchInput(batch=self._batch, finish=True, memory=self._limit)).results)
         self._shard.keep()
 
     def _hand_out(self, results: Iterable[Results]) -> None:

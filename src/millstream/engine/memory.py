@@ -22,6 +22,7 @@ from millstream.engine.productivity import GroupStatistics, by_productivity, to_
 from millstream.engine.segment import Segment
 from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.spilled import Spilled
+from millstream.model.settings import Settings
 from millstream.plan.nodes import PoolName
 
 
@@ -40,6 +41,21 @@ class MemoryLimit:
     extra: int = 0
     productive_first: bool = False
 
+    @classmethod
+    def of(cls, settings: Settings, nbytes: int | None = None, extra: int = 0) -> MemoryLimit:
+        """As settings say, for all their memory or for a part of it."""
+        return cls(
+            nbytes=settings.memory if nbytes is None else nbytes,
+            share=settings.spill_share,
+            inactive=settings.inactive / 1e6,
+            room=settings.room,
+            extra=extra,
+        )
+
+
+_AT_ONCE = 8 << 20
+"""How many bytes are cleaned up at a time where there is no room for more."""
+
 
 class Memory:
     """The groups of a shard. `pools` and `chains` are those of the plan in use."""
@@ -50,6 +66,7 @@ class Memory:
         self.statistics = GroupStatistics(grouping)
         self.pools: Mapping[PoolName, PoolRun] = {}
         self.chains: list[ChainRun] = []
+        self._just_spilled = 0
 
     def arrived(self) -> None:
         """Notes the groups of the rows that have just arrived."""
@@ -62,8 +79,14 @@ class Memory:
     def measure(self, *, on: bool) -> None:
         """Whether chains count what each group gives; it takes time, and only a limit needs it."""
         self.statistics.fade()
+        self._just_spilled = 0
         for chain in self.chains:
             chain.productivity = self.statistics if on else None
+
+    @property
+    def just_spilled(self) -> int:
+        """The bytes that the last batch has spilled."""
+        return self._just_spilled
 
     @property
     def nbytes(self) -> int:
@@ -102,6 +125,7 @@ class Memory:
         )
         if groups:
             self.spill(groups, batch)
+            self._just_spilled = held - self.nbytes
 
     def _part(self, groups: Groups) -> Parts:
         """Divides all pools, and the deferred units with them."""
@@ -144,9 +168,9 @@ class Memory:
     def clean_up(self, groups: Groups, batch: int, *, keep: bool) -> Iterator[tuple[ChainRun, Joined]]:
         """Finds the results that groups owe. Then they stay in memory, or on disk."""
         for marks, some in list(self.spilled.alike(groups)):
-            parts = self._part(some)
+            parts, opened = self._part(some), dict[int, Segment]()
             if some & self.spilled.owing:
-                yield from self._owed(marks, {one.number for one, _ in parts.values() if one is not None})
+                yield from self._owed(marks, {one.number for one, _ in parts.values() if one is not None}, opened)
             for pool in self.pools.values() if keep else ():
                 if pool.groups.is_grouped:
                     pool.bring_back(some)
@@ -154,16 +178,22 @@ class Memory:
             for pool in self.pools.values() if not keep else ():
                 if pool.groups.is_grouped:
                     pool.spill(some)
+                    pool.groups.merge_on_disk(some, opened, self.busy())
             self._name_on_disk()
 
-    def _owed(self, marks: tuple[int, ...], own: set[int]) -> Iterator[tuple[ChainRun, Joined]]:
+    def busy(self) -> frozenset[int]:
+        """The segments that deferred units name."""
+        return frozenset().union(*(chain.ledger.segments() for chain in self.chains))
+
+    def _owed(
+        self, marks: tuple[int, ...], own: set[int], opened: dict[int, Segment]
+    ) -> Iterator[tuple[ChainRun, Joined]]:
         pieces = {
             name: [one for one in pool.pieces if not pool.groups.is_grouped or one.number in own]
             for name, pool in self.pools.items()
         }
         grouped = {name for name, pool in self.pools.items() if pool.groups.is_grouped}
         seams = {one.batch for some in pieces.values() for one in some} if self.strict else set[int]()
-        opened: dict[int, Segment] = {}
         for chain in self.chains:
             for unit in chain.owed(pieces, grouped, marks, seams):
                 for joined in chain.execute([unit], opened):
@@ -178,7 +208,7 @@ class Memory:
         began = time.perf_counter()
         while self.spilled.owing and (seconds is None or time.perf_counter() - began < seconds):
             sizes = self.group_bytes_on_disk() + self.group_bytes()
-            room = float("inf") if limit is None else max(limit.nbytes - self.nbytes, limit.nbytes * 0.1)
+            room = float("inf") if limit is None else max(limit.nbytes - self.nbytes, _AT_ONCE)
             order = by_productivity(np.array(members(self.spilled.owing)), sizes, self.statistics)
             count = max(1, int(np.searchsorted(np.cumsum(sizes[order]), room, side="right")))
             yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=limit is None)

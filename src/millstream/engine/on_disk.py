@@ -45,7 +45,9 @@ class Piece(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """`groups` are those of its rows; `count` says how many rows of each group a segment has."""
+    """`groups` are those of its rows; `count` says how many rows of each group a segment has. A part of a segment has
+    the times of the whole.
+    """
 
     entry: SegmentEntry
     groups: Groups
@@ -88,6 +90,16 @@ class OnDisk:
         return self.load(self.entry)
 
     @cached_property
+    def group_rows(self) -> Ints:
+        """How many rows each group has."""
+        return self.count(self.open())
+
+    @property
     def group_bytes(self) -> Ints:
         """About how many bytes each group has."""
-        return self.count(self.open()) * (self.nbytes // max(len(self), 1))
+        return self.group_rows * (self.nbytes // max(len(self), 1))
+
+    def knowing(self, group_rows: Ints) -> OnDisk:
+        """The same, whose rows have been counted already."""
+        self.__dict__["group_rows"] = group_rows
+        return self

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints
 from millstream.engine.groups import Grouping, Groups
 from millstream.engine.intake import CODE
 from millstream.engine.on_disk import OnDisk, Piece
 from millstream.engine.pairs import Source
 from millstream.engine.pool_manifest import SegmentEntry
+from millstream.engine.probe import spread
 from millstream.engine.release import sequenced
-from millstream.engine.segment import Segment, picked
+from millstream.engine.segment import Segment, merge, picked
 from millstream.engine.segment_log import SegmentLog
 from millstream.engine.store import Store
 from millstream.plan.nodes import Pool
@@ -31,14 +33,13 @@ class PoolGroups:
     ) -> None:
         self._log, self._store, self._next_number, self._grouping = log, store, next_number, grouping
         self.pool: Pool
+        self._counted: dict[int, tuple[Segment, Ints]] = {}
         self.strict = strict
 
     def load(self, entry: SegmentEntry) -> Segment:
         """The rows of an entry: of its files, those of its groups."""
         whole = sequenced(self._store.load(entry), strict=self.strict)
-        if entry.groups is None:
-            return whole
-        return picked(entry.number, whole, np.flatnonzero(self._flags(whole, entry.groups)), entry.groups)
+        return whole if entry.groups is None else self._picked(entry.number, whole, entry.groups)
 
     def on_disk(self, entry: SegmentEntry) -> OnDisk:
         return OnDisk(entry, entry.groups or 0, self.load, self._group_rows)
@@ -52,22 +53,42 @@ class PoolGroups:
         """The group of each row of a pool that is grouped."""
         return self._grouping.of(source.row_keys() if self.pool.is_routed else source.numbers(CODE).view(np.uint64))
 
-    def _flags(self, segment: Segment, groups: Groups) -> Bools:
-        """Which rows belong to these groups."""
+    def _picked(self, number: int, segment: Segment, groups: Groups) -> Segment:
+        """The rows of these groups. Where the key is what rows are routed by, only its index is read to find them."""
         if not self.is_grouped:
-            return np.full(len(segment), bool(groups))
-        flags: Bools = self._grouping.flags(groups).take(self.groups_of(segment))
-        return flags
+            return replace(segment, number=number, groups=groups)
+        if not self.pool.is_routed:
+            rows = np.flatnonzero(self._grouping.flags(groups).take(self.groups_of(segment)))
+            return picked(number, segment, rows, segment.row_keys().take(rows), groups)
+        chosen = self._grouping.flags(groups).take(self._grouping.of(segment.keys))
+        counts = segment.counts[chosen]
+        rows = spread(segment.starts[:-1][chosen], counts)
+        return picked(number, segment, rows, segment.keys[chosen].repeat(counts), groups)
 
     def _group_rows(self, segment: Segment) -> Ints:
         """How many rows of each group a segment has."""
         if not self.is_grouped:
             return np.zeros(self._grouping.count, dtype=np.int64)
-        return np.bincount(self.groups_of(segment), minlength=self._grouping.count)
+        known = self._counted.get(segment.number)
+        if known is None or known[0] is not segment:
+            if self.pool.is_routed:
+                found = np.bincount(
+                    self._grouping.of(segment.keys), weights=segment.counts, minlength=self._grouping.count
+                ).astype(np.int64)
+            else:
+                found = np.bincount(self.groups_of(segment), minlength=self._grouping.count)
+            known = self._counted[segment.number] = (segment, found)
+        return known[1]
+
+    def _inside(self, segment: Segment, groups: Groups) -> int:
+        """How many rows of these groups a segment has."""
+        return int(self._group_rows(segment)[self._grouping.flags(groups)].sum())
 
     def nbytes(self) -> Ints:
         """About how many bytes each group takes in memory."""
         found = np.zeros(self._grouping.count, dtype=np.int64)
+        there = {segment.number for segment in self._log.segments}
+        self._counted = {number: known for number, known in self._counted.items() if number in there}
         for segment in self._log.segments if self.is_grouped else ():
             found += self._group_rows(segment) * (segment.nbytes // max(len(segment), 1))
         return found
@@ -87,16 +108,12 @@ class PoolGroups:
         parts: dict[int, tuple[Piece | None, Piece | None]] = {}
         there = []
         for segment in self._log.segments:
-            inside = self._flags(segment, groups)
-            if not inside.any():
-                parts[segment.number] = (None, segment)
-                there.append(segment)
-            elif inside.all():
-                parts[segment.number] = (segment, None)
+            inside = self._inside(segment, groups)
+            if not inside or inside == len(segment):
+                parts[segment.number] = (segment, None) if inside else (None, segment)
                 there.append(segment)
             else:
-                both = self._divided(segment, inside, groups)
-                parts[segment.number] = both
+                parts[segment.number] = both = self._divided(segment, groups)
                 there += both
         on_disk = []
         for one in self._log.on_disk:
@@ -113,40 +130,23 @@ class PoolGroups:
         self._log.segments, self._log.on_disk = there, on_disk
         return parts
 
-    def _divided(self, segment: Segment, inside: Bools, groups: Groups) -> tuple[Segment, Segment]:
+    def _divided(self, segment: Segment, groups: Groups) -> tuple[Segment, Segment]:
         covered = self._grouping.every if segment.groups is None else segment.groups
-        numbers = self._next_number(), segment.number
-        chosen = (inside, covered & groups), (~inside, covered & ~groups)
-        one, other = (
-            picked(number, segment, np.flatnonzero(rows), own)
-            for number, (rows, own) in zip(numbers, chosen, strict=True)
-        )
+        one = self._picked(self._next_number(), segment, covered & groups)
+        other = self._picked(segment.number, segment, covered & ~groups)
         self._log.part_of(segment, one)
         self._log.part_of(segment, other)
         return one, other
 
     def _divided_on_disk(self, one: OnDisk, groups: Groups) -> tuple[OnDisk | None, OnDisk | None]:
-        whole = one.open()
         found: list[OnDisk | None] = []
-        inside = self._flags(whole, groups)
-        for rows, own, number in (
-            (inside, one.groups & groups, self._next_number()),
-            (~inside, one.groups & ~groups, one.number),
-        ):
-            if not rows.any():
-                found.append(None)
-                continue
-            part = picked(number, whole, np.flatnonzero(rows), own)
+        for own, number in ((one.groups & groups, self._next_number()), (one.groups & ~groups, one.number)):
+            of_each = np.where(self._grouping.flags(own), one.group_rows, 0)
+            rows = int(of_each.sum())
             entry = replace(
-                one.entry,
-                number=number,
-                groups=own,
-                rows=len(part),
-                nbytes=part.nbytes,
-                first=part.first,
-                last=part.last,
+                one.entry, number=number, groups=own, rows=rows, nbytes=one.nbytes * rows // max(len(one), 1)
             )
-            found.append(self.on_disk(entry))
+            found.append(self.on_disk(entry).knowing(of_each) if rows else None)
         for half in found:
             if half is not None:
                 self._log.part_of(one, half)
@@ -156,7 +156,7 @@ class PoolGroups:
         """Sends the segments of these groups, which have been parted from the others, to disk only."""
         there = []
         for segment in self._log.segments:
-            if self._flags(segment, groups).any():
+            if self._inside(segment, groups):
                 self._log.on_disk.append(self._spilled(segment))
             else:
                 there.append(segment)
@@ -166,10 +166,19 @@ class PoolGroups:
         rows = self._group_rows(segment)
         present = self._grouping.set_of(rows > 0) if self.is_grouped else self._grouping.every
         entry = replace(self._log.entry(segment), groups=present, on_disk=True)
-        found = self.on_disk(entry)
-        found.__dict__["group_bytes"] = rows * (segment.nbytes // max(len(segment), 1))
+        found = self.on_disk(entry).knowing(rows)
         self._log.release(found)
         return found
+
+    def merge_on_disk(self, groups: Groups, opened: Mapping[int, Segment], busy: Collection[int]) -> None:
+        """Makes one segment of those that these groups have on disk, where a clean-up has opened them anyhow."""
+        mine = [one for one in self._log.on_disk if one.groups & groups and one.number not in busy]
+        for some in self._log.alike([opened.get(one.number) or one.open() for one in mine]):
+            if len(some) > 1 and sum(one.bulk for one in some) < widths.LARGEST:
+                numbers = {one.number for one in some}
+                merged = self._log.kept(merge(self._next_number(), some))
+                self._log.on_disk = [one for one in self._log.on_disk if one.number not in numbers]
+                self._log.on_disk.append(self._spilled(merged))
 
     def bring_back(self, groups: Groups) -> None:
         """Loads the segments of these groups, which have been parted from the others, from disk."""
@@ -191,7 +200,7 @@ class PoolGroups:
         """Forgets the segments of these groups and returns how a manifest names them; of a pool that every slot has,
         names all and forgets none.
         """
-        gone = [one for one in self._log.segments if not self.is_grouped or self._flags(one, groups).any()]
+        gone = [one for one in self._log.segments if not self.is_grouped or self._inside(one, groups)]
         on_disk = [one for one in self._log.on_disk if one.groups & groups]
         entries = [*map(self._log.entry, gone), *(one.entry for one in on_disk)]
         if self.is_grouped:
@@ -202,9 +211,10 @@ class PoolGroups:
 
     def still_owed(self, segment: Segment, owing: Groups) -> list[OnDisk]:
         """Spills what an expired segment has of groups that owe results; the rest is gone."""
-        inside = self._flags(segment, owing)
-        if not inside.any():
-            return []
-        if not inside.all():
-            segment, _ = self._divided(segment, inside, owing)
+        if self.is_grouped:
+            inside = self._inside(segment, owing)
+            if not inside:
+                return []
+            if inside < len(segment):
+                segment, _ = self._divided(segment, owing)
         return [self._spilled(segment)]

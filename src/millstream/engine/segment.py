@@ -209,9 +209,9 @@ def _sorted(
     return Segment(number, batch, lot.reach, frame, time, *span, times, keys, starts, lot.hidden_from, _codes=kept)
 
 
-def picked(number: int, segment: Segment, rows: Ints, groups: Groups | None) -> Segment:
-    """Some rows of a segment, in order, as a segment of their own: those of these groups."""
-    frame, codes = segment.frame.take(rows), segment.row_keys().take(rows)
+def picked(number: int, segment: Segment, rows: Ints, codes: Codes, groups: Groups | None) -> Segment:
+    """Some rows of a segment, in order and with their codes, as a segment of their own: those of these groups."""
+    frame = segment.frame.take(rows)
     times = frame.values[segment.time]
     span = int(times.min()), int(times.max())
     found = _sorted(number, segment.batch, segment.lot, frame, segment.time, span, codes)

@@ -84,18 +84,25 @@ class SegmentLog:
     def _compacted(
         self, segments: Sequence[Segment], watermark: int, busy: Collection[int], spans: int
     ) -> list[Segment]:
-        oldest = min((segment.batch for segment in segments), default=0)
-        self._seams = {seam for seam in self._seams if segments and seam >= oldest}
-        alike: dict[tuple[Lot, int], list[Segment]] = {}
-        for segment in segments:
-            era = sum(segment.batch > seam for seam in self._seams)
-            alike.setdefault((segment.lot, era), []).append(segment)
-        for (lot, _), some in alike.items():
+        there: list[Piece] = [*segments, *self.on_disk]
+        oldest = min((one.batch for one in there), default=0)
+        self._seams = {seam for seam in self._seams if seam >= oldest}
+        alike = self.alike(segments)
+        for some in alike:
+            lot = some[0].lot
             while (run := run_to_merge(some, busy, spans)) is not None:
                 expired = watermark - lot.reach if watermark > NEVER else NEVER
                 some[run] = [merge(self._next_number(), some[run], expired)]
-        merged = [segment for some in alike.values() for segment in some]
+        merged = [segment for some in alike for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
+
+    def alike(self, segments: Iterable[Segment]) -> list[list[Segment]]:
+        """Segments by what may be merged, oldest first."""
+        found: dict[tuple[Lot, int], list[Segment]] = {}
+        for segment in sorted(segments, key=lambda segment: (segment.batch, segment.number)):
+            era = sum(segment.batch > seam for seam in self._seams)
+            found.setdefault((segment.lot, era), []).append(segment)
+        return list(found.values())
 
     def keep(self) -> None:
         """Hands new segments to the store and drops old ones from it. The store never sees segments that came and went

@@ -274,7 +274,7 @@ class Shard:
                 yield from _released(name, held, bounds.get(name))
 
     def _tidy(self) -> None:
-        busy = frozenset().union(*(running.chain.ledger.segments() for running in self._running.values()))
+        busy = self.memory.busy()
         for name, pool in self._pools.items():
             pool.tidy(self._watermark(name), busy)
 

@@ -132,6 +132,8 @@ class FileStore:
         self.prefix = prefix
         self._names = Names()
         self._stamps: dict[str, tuple[Stamp, ...]] = {}
+        self._checked: set[str] = set()
+        """The segments whose files have been compared with their stamps, or written here."""
         files.make()
 
     def keep(self, segment: Segment) -> Segment:
@@ -144,6 +146,7 @@ class FileStore:
             self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata)),
             self._files.write_arrow(index, keys),
         )
+        self._checked.add(name)
         if segment.nbytes < _WORTH_MAPPING:
             return segment
         return self._opened(name, segment)
@@ -163,7 +166,10 @@ class FileStore:
     def load(self, entry: SegmentEntry) -> Segment:
         """Raises DamagedFileError where the files do not match the entry."""
         self.expect(entry)
-        return self._opened(entry.name, entry, entry.stamps)
+        stamps = () if entry.name in self._checked else entry.stamps
+        found = self._opened(entry.name, entry, stamps)
+        self._checked.add(entry.name)
+        return found
 
     def expect(self, entry: SegmentEntry) -> None:
         """Notes the name of an entry without opening its files."""
@@ -181,6 +187,7 @@ class FileStore:
         if not is_last:
             return None
         self._stamps.pop(name, None)
+        self._checked.discard(name)
         return name
 
     def _opened(self, name: str, known: Segment | SegmentEntry, stamps: tuple[Stamp, ...] = ()) -> Segment:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.errors import ScriptError, did_you_mean, listing
-from millstream.model import duration
+from millstream.model import duration, sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,15 @@ class Settings:
     heartbeat: int = 1_000_000
     future: int = 30 * 86_400 * 1_000_000
     sync: str = "on"
+    memory: int = 0
+    adaptation: str = "lazy_disk"
+    spill_share: float = 0.3
+    room: float = 0.6
+    inactive: int = 60_000_000
+    move_threshold: float = 0.8
+    move_interval: int = 45_000_000
+    move_least: int = 1_000_000
+    output_ratio: float = 2.0
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
         """These settings with one value changed; refuses unknown names and invalid values."""
@@ -70,6 +79,8 @@ class Setting:
                 return value.lower()
             valid = f"{self.name} is {' or '.join(repr(choice) for choice in self.choices)}"
             raise ScriptError(f"{self.name} = {value!r}", valid, did_you_mean(str(value), self.choices, "Choose one."))
+        if self.kind == "size":
+            return sizes.parse(str(value))
         if self.kind == "duration":
             length = duration.parse(str(value))
             if length < 0:
@@ -84,6 +95,9 @@ class Setting:
                 valid = f"{self.name} is a power of two from 1 to {self.most:,}"
                 raise ScriptError(f"{self.name} = {value!r}", valid, "Give a power of two, such as 1024.")
             return int(number)
+        if self.kind == "share" and not 0 < number <= 1:
+            valid = f"{self.name} is a number above 0 and up to 1"
+            raise ScriptError(f"{self.name} = {value!r}", valid, "Give a share, such as 0.5.")
         whole = self.kind == "count"
         if isinstance(value, bool) or not 0 <= number <= (self.most if whole else 1e300) or (whole and number % 1):
             valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, zero or more"
@@ -110,6 +124,7 @@ POLICY_NAMES = (
     "threshold",
     "auto",
 )
+ADAPTATIONS = ("none", "disk", "move", "lazy_disk", "active_disk")
 
 SETTINGS = (
     Setting(
@@ -154,4 +169,21 @@ SETTINGS = (
         "future", (), "How far beyond today and all times before it a row's time may lie; 0 is no limit.", "duration"
     ),
     Setting("sync", ("on", "off"), "Whether a batch waits until a local disk has it, and so outlives a power cut."),
+    Setting("memory", (), "How much state an executor holds in memory, such as '2 GB'; 0 is no limit.", "size"),
+    Setting(
+        "adaptation",
+        ADAPTATIONS,
+        "What is done when memory is short: nothing, spill, move groups to other executors, or both.",
+    ),
+    Setting("spill_share", (), "What share of its state a slot spills when it holds too much.", "share"),
+    Setting("room", (), "Up to what share of the memory spilled groups come back.", "share"),
+    Setting("inactive", (), "How long without rows until a group is among the first to be spilled.", "duration"),
+    Setting(
+        "move_threshold", (), "Groups move where an executor holds less than this share of what another does.", "share"
+    ),
+    Setting("move_interval", (), "The least time from one move of groups to the next.", "duration"),
+    Setting("move_least", (), "The least state that is worth a move.", "size"),
+    Setting(
+        "output_ratio", (), "How many times the results of another executor's groups make 'active_disk' spill its own."
+    ),
 )

@@ -105,6 +105,19 @@ class Changes:
     def drop(self, name: str) -> Asked:
         return self._ask("drop", self.known(self.expected(), name))
 
+    def rescale(self, slots: int) -> Asked:
+        """Requests another number of slots."""
+        last = manifests.latest(self.directory.files.below("manifest"))
+        groups = len(last.routing) if last else slots
+        if not 1 <= slots <= groups:
+            raise ScriptError(
+                f"{slots} slots",
+                f"there are from 1 to {groups:,}, since a slot has at least one partition group",
+                "Give another number.",
+                Where(file=self.directory.location),
+            )
+        return self._ask("slots", "", str(slots))
+
     def outcome(self, asked: Asked) -> str:
         """The outcome in words; waits for a running pipeline to apply the change."""
         while self.registry.is_waiting(asked.ticket):
@@ -114,7 +127,7 @@ class Changes:
         why = self.registry.refusal(asked.ticket)
         if why is not None:
             raise ScriptError(f"not applied: {why}", "nothing has changed", "Correct it and ask again.")
-        return f"{'in force' if asked.action == 'add' else 'dropped'} from batch {self._batch_of(asked)} on"
+        return f"{'dropped' if asked.action == 'drop' else 'in force'} from batch {self._batch_of(asked)} on"
 
     def known(self, now: InForce, name: str) -> str:
         """The name of a query as it was declared. Raises ScriptError where there is none."""

@@ -171,7 +171,14 @@ class Control:
             raise RuntimeError("nothing is planned yet")
         return self.plan
 
+    def slots(self) -> int:
+        """How many slots are asked for; 0 where nobody asks."""
+        return self.in_force.slots or self.planned().script.settings.slots
+
     def _apply(self, entry: Entry, callback: Callback | None = None) -> None:
+        if entry.action == "slots":
+            self._record(entry)
+            return
         if entry.action == "add":
             if entry.callbacks and callback is None:
                 raise ScriptError(

@@ -13,12 +13,13 @@ from millstream.engine.shard_manifest import ShardManifest
 from millstream.pipeline.manifest import StagedFile
 
 
-def sync_slot(segments: Files, mark: str, state: ShardManifest, begun: Iterable[Future[None]]) -> None:
+def sync_slot(segments: Files, mark: str, states: Iterable[ShardManifest], begun: Iterable[Future[None]]) -> None:
     """Syncs the files a slot has written in a batch: segments whose names begin with `mark`; waits for syncs that have
     `begun`.
     """
     if segments.is_local:
-        sync_paths(segments.path(name) for name in state.files() if name.startswith(mark))
+        named = {name for state in states for name in state.files()}
+        sync_paths(segments.path(name) for name in named if name.startswith(mark))
     for one in begun:
         one.result()
 

@@ -31,6 +31,20 @@ def check_follows(before: Manifest, after: Manifest, plan: Plan) -> None:
             raise _broken(after, f"slot {number}: {wrong}")
 
 
+def check_whole(after: Manifest, plan: Plan) -> None:
+    """Refuses a manifest in which groups have moved and rows have not."""
+    pools = {pool.name for pool in plan.pools}
+    if set(after.slots) != set(after.routing):
+        raise _broken(after, f"there are slots {sorted(after.slots)}, and groups in {sorted(set(after.routing))}")
+    for number, slot in after.slots.items():
+        if set(slot.shard.pools) != pools:
+            raise _broken(after, f"slot {number} has {len(slot.shard.pools)} pools, of {len(pools)}")
+        for name, pool in slot.shard.pools.items():
+            wrong = _wrong_pool(PoolManifest(), pool)
+            if wrong:
+                raise _broken(after, f"slot {number}: pool {name}: {wrong}")
+
+
 def _wrong(before: ShardManifest, after: ShardManifest, batch: int) -> str:
     """Why a shard cannot follow from its state before; empty where it can."""
     if after.numbered < before.numbered:

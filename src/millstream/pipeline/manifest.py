@@ -95,6 +95,11 @@ class Manifest:
         """The number of deferred units."""
         return sum(slot.shard.deferred for slot in self.slots.values())
 
+    @property
+    def owing(self) -> int:
+        """The number of partition groups that owe results."""
+        return sum(slot.shard.owing.bit_count() for slot in self.slots.values())
+
     def segment_files(self) -> dict[str, Stamp]:
         """Every file in `segments/` that this batch needs, with its stamp."""
         return {name: stamp for slot in self.slots.values() for name, stamp in slot.shard.files().items()}

@@ -140,6 +140,12 @@ class Pipeline:
             raise ScriptError(f'query "{name}" is not running', "running queries are dropped", "Start the pipeline.")
         self._control.changes.drop(name)
 
+    def rescale(self, slots: int) -> None:
+        """Divides the keys among another number of slots, with the next batch."""
+        if self._control is None:
+            raise ScriptError("the pipeline is not running", "a running one is rescaled", "Start it, or SET slots.")
+        self._control.changes.rescale(slots)
+
     def queries(self) -> list[str]:
         """The names of the queries in force."""
         if self._control is not None:
@@ -264,7 +270,6 @@ class Pipeline:
             self._stepper = Stepper(
                 self._spark, self.directory, self._functions, groups=groups, slots=min(slots, groups)
             )
-            self._tell_slots(declared.settings.slots, self._stepper.slots)
             self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
             if control.in_force.script not in ("", script) and control.resume():
                 # Rows of the last batch belong to the queries as they were then, which an edited script may have
@@ -297,14 +302,6 @@ class Pipeline:
             check_apart(stream.name, options, self.directory.location)
             found.append(replace(stream, options=literal(options)))
         return found
-
-    def _tell_slots(self, asked: int, slots: int) -> None:
-        """The number of slots is fixed when a directory is first started: state is divided by it."""
-        if asked and asked != slots:
-            self._tell(
-                f"slots = {asked} has no effect: {slots} are in force, as many as when the directory was begun; use a"
-                " new directory for another number"
-            )
 
     def _script(self) -> str:
         if not self._statements:

@@ -29,7 +29,7 @@ class Placement:
     """Sends rows, each with its slot, to the slots and brings their reports back."""
 
     def __init__(self, spark: SparkSession, slots: int) -> None:
-        self._spark, self._slots = spark, slots
+        self._spark, self.slots = spark, slots
         self._anchor: DataFrame | None = None
         self._tries = 0
         self.on_cluster = not str(spark.sparkContext.master).startswith("local[")
@@ -37,7 +37,7 @@ class Placement:
     def run(self, rows: DataFrame | None, work: Run) -> list[SlotReport]:
         """One report from every slot, whether it has rows or not."""
         found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
-        if len(found) < self._slots:
+        if len(found) < self.slots:
             # If Spark sees in advance that a batch is empty, it runs no slot at all.
             return self.run(None, work)
         return sorted(map(unpacked, found), key=lambda report: int(report.slot))
@@ -51,9 +51,9 @@ class Placement:
 
         has_rows = rows is not None
         if rows is None:
-            sent = self._spark.range(0, self._slots, 1, self._slots)
+            sent = self._spark.range(0, self.slots, 1, self.slots)
         else:
-            sent = rows.repartitionById(self._slots, SLOT)
+            sent = rows.repartitionById(self.slots, SLOT)
         return [row.report for row in sent.mapInArrow(run, _SCHEMA).collect()]
 
     def _on_cluster(self, rows: DataFrame | None, work: Run) -> list[bytes]:
@@ -64,14 +64,14 @@ class Placement:
         def run(key: tuple[pa.Scalar, ...], _: pa.Table, batch: pa.Table) -> pa.Table:
             return pa.table({"report": [packed(work(key[0].as_py(), _task().taskAttemptId(), batch.to_batches()))]})
 
-        grouped = rows.repartitionById(self._slots, SLOT).groupBy(SLOT)
+        grouped = rows.repartitionById(self.slots, SLOT).groupBy(SLOT)
         found = anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA).collect()
         return [row.report for row in found]
 
     def _anchored(self) -> DataFrame:
         if self._anchor is None:
-            slots = self._spark.createDataFrame([(slot,) for slot in range(self._slots)], f"{SLOT} INT")
-            self._anchor = slots.repartitionById(self._slots, SLOT).persist()
+            slots = self._spark.createDataFrame([(slot,) for slot in range(self.slots)], f"{SLOT} INT")
+            self._anchor = slots.repartitionById(self.slots, SLOT).persist()
             self._anchor.count()
         return self._anchor
 
@@ -81,7 +81,7 @@ class Placement:
             return
         executors = max(1, len(self._spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1)
         most = max(Counter(places.values()).values())
-        if most > -(-self._slots // executors):
+        if most > -(-self.slots // executors):
             self._tries += 1
             self._anchor.unpersist()
             self._anchor = None

@@ -36,8 +36,9 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
-    `held_back` says that new rows had to wait for this batch, `committed` is the time of the commit in seconds since
-    1970.
+    `memory_bytes` of the state are in memory, `disk_bytes` on disk only; `owing` partition groups have results that
+    wait for it. `adaptation` says what has been done about memory, and why. `held_back` says that new rows had to wait
+    for this batch, `committed` is the time of the commit in seconds since 1970.
     """
 
     batch: int
@@ -48,7 +49,11 @@ class BatchProgress:
     state_bytes: int
     slices: Mapping[str, tuple[SliceState, ...]]
     lag_seconds: Mapping[str, float]
+    memory_bytes: int
+    disk_bytes: int
     deferred: int
+    owing: int
+    adaptation: str
     held_back: bool
     seconds: float
     split: Mapping[str, float]
@@ -78,7 +83,11 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
         state_bytes=sum(entry.nbytes for entry in segments),
         slices=_slices(done),
         lag_seconds={stream: done.committed - greatest / 1e6 for stream, greatest in done.manifest.greatest.items()},
+        memory_bytes=sum(entry.nbytes for entry in segments if not entry.on_disk),
+        disk_bytes=sum(entry.nbytes for entry in segments if entry.on_disk),
         deferred=sum(report.deferred for report in done.reports),
+        owing=done.manifest.owing,
+        adaptation=done.adaptation,
         held_back=held_back,
         seconds=done.published - done.began,
         split=split,

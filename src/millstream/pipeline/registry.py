@@ -20,8 +20,9 @@ from millstream.errors import ScriptError, Where
 from millstream.pipeline.sealed import read_sealed, sealed, set_aside
 
 INBOX, COPIES = "inbox", "copies"
-_ACTIONS = ("script", "add", "drop", "fail")
-_ASKED = ("add", "drop")
+_ACTIONS = ("script", "add", "drop", "fail", "slots")
+_ASKED = ("add", "drop", "slots")
+_SLOTS = re.compile(r"set\s+slots\s*=\s*'?(\d+)'?", re.IGNORECASE)
 _NAME = re.compile(r"\d{6,}\.json")
 _TICKET = re.compile(r"\d{20}-[0-9a-f]{6}\.json")
 _KINDS = {"batch": int, "callbacks": tuple}
@@ -30,7 +31,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change that took effect with a batch: a script, a query added or dropped, or a query stopped by an error.
+    """A change that took effect with a batch: a script, a query added or dropped, a query stopped by an error, or
+    another number of slots, which is its text.
 
     The first entry of a directory also holds the base of relative paths and the pipeline's id. `callbacks` are the
     queries of the entry whose rows go to Python callbacks, which no file can hold.
@@ -91,6 +93,8 @@ class InForce:
     """Batches with which something changed."""
     base: str = ""
     owner: str = ""
+    slots: int = 0
+    """How many slots were asked for since the script said how many; 0 where none were."""
 
     def find(self, name: str) -> str | None:
         """The name of a query in force as it was declared; the case of letters does not matter."""
@@ -111,6 +115,8 @@ class InForce:
         queries, failed = dict(self.queries), dict(self.failed)
         if entry.action == "script":
             return now._with_script(entry)
+        if entry.action == "slots":
+            return replace(now, slots=int(entry.text))
         _take(queries, entry.query)
         _take(failed, entry.query)
         if entry.action == "add":
@@ -144,6 +150,7 @@ class InForce:
             declarations=tuple(one.text for one in statements if one.kind != "query"),
             queries=queries,
             failed=failed,
+            slots=self.slots if _slots_of(entry.text) == _slots_of(self.script) else 0,
         )
 
 
@@ -273,6 +280,11 @@ class Registry:
         why = self._files.read(note).decode(errors="replace")
         self._files.delete(note)
         return why
+
+
+def _slots_of(script: str) -> list[str]:
+    """How many slots a script asks for, as it says it."""
+    return [found[1] for one in sql.split(script) if (found := _SLOTS.fullmatch(one.text.strip()))] if script else []
 
 
 def _find(queries: Iterable[str], name: str) -> str | None:

@@ -87,6 +87,8 @@ class Running:
                     self._query.awaitTermination(1)
         self._raise_error()
         with self._step_lock:
+            while self._stepper.manifest.owing and not self._stopping.is_set():
+                self._step(None, None)  # results that wait for the disk come batch by batch
             if not self._stopping.is_set():
                 self._step(None, None, finish=True)
 
@@ -140,6 +142,7 @@ class Running:
             self._tell(f"rows of the last batch for the sink of {query} are left in outbox/{query}: it has none now")
 
     def _use(self) -> None:
+        self._stepper.wanted_slots = self._control.slots() or self._stepper.slots
         self._stepper.use(self._control.planned(), self._control.since(), self._control.targets())
 
     def _on_rows(self, rows: DataFrame, spark_batch: int) -> None:
@@ -193,6 +196,8 @@ class Running:
                     raise PipelineFailed(f"a batch failed {tries} times, and no query is to blame: {failure}") from None
         self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
         self._hand_over(done.manifest.batch, done.manifest.outputs)
+        if done.adaptation:
+            self._tell(f"batch {done.manifest.batch}: {done.adaptation}")
         self._on_batch(progress(done, held_back=held_back))
 
     def _hand_over(self, batch: int, outputs: Iterable[StagedFile]) -> None:
@@ -237,7 +242,7 @@ class Running:
 
     def _has_work(self) -> bool:
         manifest = self._stepper.manifest
-        if manifest.deferred:
+        if manifest.deferred or manifest.owing or self._stepper.wanted_slots != self._stepper.slots:
             return True
         if manifest.batch and self._stepper.watermarks(self._control.planned()) != self._last_watermarks:
             return True

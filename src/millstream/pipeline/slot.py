@@ -7,6 +7,8 @@ the saved pools, whose files are memory-mapped.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import socket
 import time
@@ -17,11 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from millstream.engine.arrow import Ints
 from millstream.engine.backlog import Budget
 from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.files import Files
+from millstream.engine.groups import Groups
 from millstream.engine.intake import CODE as HIDDEN_CODE
 from millstream.engine.judge import UNREAD
+from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.shard import Shard
 from millstream.engine.shard_manifest import ShardManifest
@@ -57,6 +62,17 @@ class SlotPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOrder:
+    """What the driver asks of one slot: how many bytes of state it may hold in memory, how many it spills at least, and
+    which sets of groups it gives up, each for another slot.
+    """
+
+    share: int
+    spill: int = 0
+    leave: tuple[Groups, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
     """The driver's request to all slots in one batch. `run` identifies the driver's process, `pipeline` the directory,
     which is at `location`. `plan` is a packed SlotPlan of this version.
@@ -64,6 +80,8 @@ class BatchRequest:
     `committed` are the ids of the Spark tasks that this run committed the batch before from, as ranges. Spark gives no
     id twice, and those of a stage follow each other: a few ranges say of every slot in which task, and so in which
     worker, its committed state came about.
+
+    Without a `share` there is no limit of memory; slots with an order of their own are in `orders`.
     """
 
     run: str
@@ -76,12 +94,30 @@ class BatchRequest:
     plan_version: str
     plan: bytes
     finish: bool
+    share: int | None = None
+    orders: Mapping[int, SlotOrder] = field(default_factory=dict)
+
+    def order(self, slot: int) -> SlotOrder | None:
+        default = None if self.share is None else SlotOrder(share=self.share)
+        return self.orders.get(slot, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotMemory:
+    """The memory of a slot in bytes, and its groups: what each has in memory, and what it has given."""
+
+    held: int
+    on_disk: int
+    just_spilled: int
+    spilled: Groups
+    group_bytes: Ints
+    group_results: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotReport:
     """A slot's report to the driver, from a Spark task. With an `error` all else is empty: `failed` are the queries to
-    blame, and where there are none the batch as a whole has failed.
+    blame, and where there are none the batch as a whole has failed. `leaving` is what it gives up, set by set.
     """
 
     slot: int
@@ -97,6 +133,8 @@ class SlotReport:
     oldest_held: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: str = ""
+    leaving: tuple[ShardManifest, ...] = ()
+    memory: SlotMemory | None = None
     failed: tuple[str, ...] = ()
     error: str = ""
 
@@ -124,6 +162,7 @@ _SAVED: dict[tuple[str, int], SavedSlots] = {}
 def run_slot(request: BatchRequest, slot: int, task: int, batches: Iterable[pa.RecordBatch]) -> SlotReport:
     """Runs a slot's part of a batch in a Spark task."""
     key, token = (request.run, slot), uuid.uuid4().hex[:10]
+    _forget_stale(request)
     # Removed from the cache while it runs: a shard that fails half-way must not be used again.
     cached = _SHARDS.pop(key, None)
     try:
@@ -136,6 +175,14 @@ def run_slot(request: BatchRequest, slot: int, task: int, batches: Iterable[pa.R
     for other in others[: max(len(_SHARDS) - _MOST, 0)]:
         del _SHARDS[other]
     return report
+
+
+def _forget_stale(request: BatchRequest) -> None:
+    """Closes shards of this run that other workers have run since: they take memory, and would have to be restored."""
+    newest = max((tasks.stop for tasks in request.committed), default=0)
+    for key, cached in list(_SHARDS.items()):
+        if key[0] == request.run and cached.task < newest and not any(cached.task in one for one in request.committed):
+            del _SHARDS[key]
 
 
 def _run(
@@ -153,6 +200,7 @@ def _run(
     shard = cached.shard
     cached.store.prefix = prefix
     clock.lap("restore")
+    order = request.order(slot)
     given = BatchInput(
         batch=request.batch,
         rows=rows,
@@ -160,6 +208,7 @@ def _run(
         horizons=request.horizons,
         budget=Budget(seconds=settings.budget / 1e6 or None),
         finish=request.finish,
+        memory=MemoryLimit.of(settings, order.share, order.spill) if order else None,
     )
     output = shard.run_batch(given)
     del rows, given
@@ -169,9 +218,10 @@ def _run(
     for part in output.late:
         writer.write([Target(part.stream, f"{plan.late}/{part.stream}")], late.told(part))
     outputs = writer.close()
+    leaving = tuple(shard.memory.give_up(groups) for groups in (order.leave if order else ()))
     state = shard.saved(held)
     if sync:
-        sync_slot(files, prefix, state, writer.syncing)
+        sync_slot(files, prefix, (state, *leaving), writer.syncing)
     cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
     cached.task = task
@@ -189,8 +239,33 @@ def _run(
         oldest_held=shard.oldest_held,
         seconds=clock.spent,
         executor=executor(),
+        leaving=leaving,
+        memory=_memory(shard) if order else None,
     )
+    if leaving or shard.memory.just_spilled:
+        release_unused()
     return report, cached
+
+
+def _memory(shard: Shard) -> SlotMemory:
+    memory = shard.memory
+    return SlotMemory(
+        held=memory.nbytes,
+        on_disk=memory.nbytes_on_disk,
+        just_spilled=memory.just_spilled,
+        spilled=memory.spilled.groups,
+        group_bytes=memory.group_bytes(),
+        group_results=memory.statistics.results.astype(np.int64),
+    )
+
+
+def release_unused() -> None:
+    """Gives memory that is free back to the system; allocators would keep it for later."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
+    if trim is not None:
+        trim(0)
 
 
 def _plan(request: BatchRequest) -> SlotPlan:

@@ -20,11 +20,13 @@ from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.errors import BatchFailed, QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
+from millstream.pipeline.adapting import Adapting
 from millstream.pipeline.checkpoint import Checkpoint
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.durable import Folders
-from millstream.pipeline.follows import check_follows
+from millstream.pipeline.follows import check_follows, check_whole
 from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.moving import moved
 from millstream.pipeline.packing import check_sendable, packed
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.recovery import kept_manifests, sweep
@@ -44,6 +46,7 @@ class CommittedBatch:
     reports: tuple[SlotReport, ...]
     watermarks: Mapping[Signature, int]
     arrived: Mapping[int, int]
+    adaptation: str
     began: float
     worked: float
     committed: float
@@ -74,6 +77,8 @@ class Stepper:
         self._folders = Folders()
         self._publisher = Publisher(f"{directory.location}/results")
         self._placement = Placement(spark, self.slots)
+        self._adapting: Adapting | None = None
+        self.wanted_slots = self.slots
         self._slot_plan: SlotPlan | None = None
         self._router: Router | None = None
         self._packed = b""
@@ -108,7 +113,18 @@ class Stepper:
             functions=self._functions,
         )
         self._packed = packed(self._slot_plan)
+        if self._adapting is None:
+            self._adapting = Adapting(plan.script.settings)
+        self._route()
+
+    def _route(self) -> None:
+        """Sends rows as the table of the last batch says."""
+        if self._slot_plan is None:
+            raise RuntimeError("no plan is in use")
+        routing = self._slot_plan.routing
         self._router = Router(routing, self.manifest.routing, self._functions) if routing.routes else None
+        if self._placement.slots != self.slots:
+            self._placement = Placement(self._spark, self.slots)
 
     def step(
         self,
@@ -125,13 +141,14 @@ class Stepper:
 
         `now` and `arrived`, the time the rows arrived, are microseconds.
         """
-        if self._slot_plan is None:
+        if self._slot_plan is None or self._adapting is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
         plan, before = self._slot_plan.plan, self.manifest
         batch = before.batch + 1
         watermarks = self.watermarks(plan)
         future = plan.script.settings.future
+        orders = self._adapting.orders(before.routing, self.wanted_slots, time.monotonic())
         request = BatchRequest(
             run=self._run_name,
             pipeline=before.pipeline,
@@ -143,6 +160,8 @@ class Stepper:
             plan_version=self._slot_plan.version,
             plan=self._packed,
             finish=finish,
+            share=orders.share,
+            orders=orders.slots,
         )
         reports = self._run(request, rows)
         _raise_failures(reports)
@@ -163,8 +182,17 @@ class Stepper:
             arrived=_arrived(before.arrived, batch, arrived, reports),
         )
         check_follows(before, after, plan)
+        states, table, receivers = moved(plan, before.routing, orders.moves, reports)
+        tokens = {report.slot: report.token for report in reports}
+        slots = {slot: SlotManifest(tokens.get(slot, uuid.uuid4().hex[:10]), state) for slot, state in states.items()}
+        after = replace(after, routing=table, slots=slots)
+        check_whole(after, plan)
         after = self._commit(after, sync=plan.script.settings.sync == "on")
-        self._committed = _ranges(report.task for report in reports)
+        stay = [report.task for report in reports if report.slot in slots and report.slot not in receivers]
+        self._committed = _ranges(stay)
+        self._adapting.learn(reports, table)
+        if table != before.routing:
+            self._route()
         if rows is not None:
             self._note_arrivals(after.greatest, _counts(reports), now)
         committed = time.time()
@@ -176,6 +204,7 @@ class Stepper:
             reports=tuple(reports),
             watermarks=watermarks,
             arrived={**before.arrived, batch: arrived},
+            adaptation=orders.why,
             began=began,
             worked=worked,
             committed=committed,
