@@ -76,19 +76,20 @@ def test_skewed_tables() -> None:
 
 
 def test_figures_say_pass_or_fail_and_are_written(tmp_path: Path) -> None:
-    disk = Disk(out=tmp_path, tuples=2_000)
-    move = Move(out=tmp_path, tuples=2_400, rounds=1)
-    both = Both(out=tmp_path, tuples=2_400)
+    disk = Disk(out=tmp_path, tuples=2_000, batches=20)
+    move = Move(out=tmp_path, tuples=2_400, batches=24, rounds=1)
+    both = Both(out=tmp_path, tuples=2_400, batches=24)
     for figure, claims in (
         (disk.figures_9_and_10, 4),
         (disk.figure_11, 4),
         (disk.figure_12, 2),
+        (move.figures_14_to_16, 6),
         (move.figure_17, 3),
         (both.figure_21, 2),
     ):
         lines = list(figure())
         assert sum(line.rstrip().endswith(("pass", "FAIL")) for line in lines) == claims
         assert any("all" in line and line.endswith("pass") for line in lines), "results complete"
-    assert {f"state-adapt_figure_{number}.csv" for number in (9, 10, 11, 12, 17, 21)} <= {
+    assert {f"state-adapt_figure_{number}.csv" for number in (9, 10, 11, 12, 14, 15, 16, 17, 21)} <= {
         path.name for path in tmp_path.iterdir()
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.engine.memory import MemoryLimit
-from millstream.lab.papers.state_adapt.move import STANDS
+from millstream.lab.papers.state_adapt.move import STANDS, hour
 from millstream.lab.papers.state_adapt.run import Outcome, Setup, Tell, skewed
 from millstream.lab.papers.state_adapt.shown import claim, complete, results, saved
 from millstream.lab.workloads.join_ratio import PARTITIONS, JoinRatio, even
@@ -19,16 +19,15 @@ _STRATEGIES = {NONE: "disk", LAZY: "lazy_disk", ACTIVE: "active_disk"}
 
 @dataclass(frozen=True, kw_only=True)
 class Both:
-    """An hour of the paper's clock in batches of 15 s on three machines."""
+    """An hour of the paper's clock on three machines."""
 
     out: Path
     tuples: int = 100_000
+    batches: int = 240
     tell: Tell = field(default=lambda _: None)
 
     def _streams(self, ratios: tuple[int, ...]) -> JoinRatio:
-        return JoinRatio(
-            ratios=ratios, tuples=self.tuples, tuple_range=round(self.tuples * 0.25), batches=240, seconds=15
-        )
+        return hour(ratios, self.tuples, self.batches)
 
     def _whole(self, streams: JoinRatio, table: tuple[int, ...]) -> int:
         """The bytes that all state takes in the end."""

@@ -23,11 +23,18 @@ class Disk:
 
     out: Path
     tuples: int = 100_000
+    batches: int = 100
     room: float = 0.5
     tell: Tell = field(default=lambda _: None)
 
     def streams(self, ratios: tuple[int, ...]) -> JoinRatio:
-        return JoinRatio(ratios=ratios, tuples=self.tuples, tuple_range=round(self.tuples * 0.3))
+        return JoinRatio(
+            ratios=ratios,
+            tuples=self.tuples,
+            tuple_range=round(self.tuples * 0.3),
+            batches=self.batches,
+            seconds=3_000 / self.batches,
+        )
 
     def unlimited(self, streams: JoinRatio) -> Outcome:
         return Setup(streams=streams).run("no limit", self.tell)

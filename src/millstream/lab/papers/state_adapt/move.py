@@ -24,25 +24,25 @@ _QUIET = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """An hour of the paper's clock in batches of 15 s. Costs are medians of `rounds` turns, which all runs take."""
+    """An hour of the paper's clock. Costs are medians of `rounds` turns, which all runs take."""
 
     out: Path
     tuples: int = 100_000
+    batches: int = 240
     rounds: int = 3
     tell: Tell = field(default=lambda _: None)
 
     def alternating(self) -> JoinRatio:
         """Half of the partitions get ten times as many tuples for five minutes, then the others for ten, and so on."""
-        every = 4 * 5
-        return JoinRatio(
-            ratios=even(2),
-            tuples=self.tuples,
-            tuple_range=round(self.tuples * 0.25),
-            batches=240,
-            seconds=15,
-            turns=tuple(range(every, 240, 2 * every)),
+        every = self.batches // 12
+        return replace(
+            self.steady(),
+            turns=tuple(range(every, self.batches, 2 * every)),
             favoured=frozenset(range(PARTITIONS // 2)),
         )
+
+    def steady(self) -> JoinRatio:
+        return hour(even(2), self.tuples, self.batches)
 
     def figures_14_to_16(self) -> Iterator[str]:
         """When and how often groups move, under a load that keeps changing sides."""
@@ -125,14 +125,11 @@ class Move:
 
     def figure_17(self) -> Iterator[str]:
         """State that fits into the memory of three machines, but begins on one."""
-        streams = JoinRatio(
-            ratios=even(2), tuples=self.tuples, tuple_range=round(self.tuples * 0.25), batches=240, seconds=15
-        )
-        table = skewed((4, 1, 1), PARTITIONS)
+        streams, table = self.steady(), skewed((4, 1, 1), PARTITIONS)
         yield "state-adapt Figure 17: three machines, one of which begins with two thirds of the partitions"
         whole = Setup(streams=streams, strategy="none", table=table).run("no limit", self.tell)
         # The machine that has most is full after 40 of 60 minutes.
-        limit = MemoryLimit(nbytes=int(whole.memory(0)[160 - 1] * 1e6), inactive=7_200, room=0)
+        limit = MemoryLimit(nbytes=int(whole.memory(0)[self.batches * 2 // 3 - 1] * 1e6), inactive=7_200, room=0)
         yield (
             f"{self.tuples:,} tuples of each of three streams in 60 min, memory {limit.nbytes / 1e6:.1f} MB a machine; "
             f"moves at 80 %, every 45 s {STANDS}"
@@ -160,6 +157,13 @@ class Move:
         )
         yield complete(outcomes)
         yield from saved(self.out, "figure_17", outcomes)
+
+
+def hour(ratios: tuple[int, ...], tuples: int, batches: int) -> JoinRatio:
+    """An hour of the paper's clock, four tuple ranges."""
+    return JoinRatio(
+        ratios=ratios, tuples=tuples, tuple_range=round(tuples / 4), batches=batches, seconds=3_600 / batches
+    )
 
 
 def _named(difference: float, between: float) -> str:
