@@ -183,6 +183,30 @@ def three_way(rows: int, batches: int, rounds: int, native: bool, place: Path | 
     _show(report(rows, batches, rounds, native=native, place=place, tell=_tell))
 
 
+@bench.command()
+@click.option("--rows", type=int, default=400_000, show_default=True, help="Rows of each of two streams.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--rounds", type=int, default=2, show_default=True, help="Turns that runs with idle groups take.")
+@_PLACE
+def memory(rows: int, batches: int, rounds: int, place: Path | None) -> None:
+    """State ten times the limit: the workers' memory, throughput where the working set fits, every row checked."""
+    from millstream.lab.bench.memory import report
+
+    _show(report(rows, batches, rounds, place, _tell))
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=600, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=30, show_default=True, help="Batches the rows come in.")
+@click.option("--native/--no-native", default=True, show_default=True, help="Whether to run a native Spark join too.")
+@_PLACE
+def rescale(seconds: int, batches: int, native: bool, place: Path | None) -> None:
+    """Fifty queries on 2, then 6, then 3 slots without a restart, and what a native Spark join needs for that."""
+    from millstream.lab.bench.rescale import report
+
+    _show(report(seconds, batches, place=place, tell=_tell, native=native))
+
+
 @bench.command("op-sched-sql")
 @click.option("--rate", type=float, default=8_000, show_default=True, help="Rows a second of event time, all streams.")
 @click.option("--seconds", type=int, default=60, show_default=True, help="Seconds of event time, a file each.")

@@ -84,12 +84,13 @@ class JoinRatio:
 
     def favour(self, batch: int) -> npt.NDArray[np.float64]:
         """The share of each partition in the tuples of a batch, from 0."""
-        weights = np.ones(len(self.ratios))
+        weights: npt.NDArray[np.float64] = np.ones(len(self.ratios))
         if self.favoured:
             own = np.isin(np.arange(len(weights)), list(self.favoured))
             turned = sum(batch >= turn for turn in self.turns) % 2
             weights[own != bool(turned)] = self.factor
-        return weights / weights.sum()
+        shares: npt.NDArray[np.float64] = weights / weights.sum()
+        return shares
 
     def stream(self, name: str) -> Iterator[pa.Table]:
         """The batches of a stream: Id, K, V and Ts."""

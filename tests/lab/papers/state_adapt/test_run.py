@@ -63,9 +63,7 @@ def test_moves_keep_memory_alike_and_copy_nothing(whole: Outcome) -> None:
 
 def test_the_least_productive_go_to_disk_first(whole: Outcome) -> None:
     limit = limit_of(whole, 0.5)
-    low, high = (
-        Setup(streams=STREAMS, limit=replace(limit, productive_first=first)).run() for first in (False, True)
-    )
+    low, high = (Setup(streams=STREAMS, limit=replace(limit, productive_first=first)).run() for first in (False, True))
     assert low.running > 1.5 * high.running
     assert low.owed < high.owed
 

@@ -39,9 +39,9 @@ class Both:
     ) -> dict[str, Outcome]:
         limit = MemoryLimit(nbytes=each, inactive=7_200, room=0)
         return {
-            name: Setup(
-                streams=streams, strategy=_STRATEGIES[name], table=table, limit=limit, estimated=whole
-            ).run(name, self.tell)
+            name: Setup(streams=streams, strategy=_STRATEGIES[name], table=table, limit=limit, estimated=whole).run(
+                name, self.tell
+            )
             for name in names
         }
 

@@ -138,7 +138,7 @@ class Machines:
         machine = self._machines[number]
         limit = machine.limit if self._strategy.spills else UNLIMITED
         output = machine.shard.run_batch(BatchInput(batch=self._batch, rows=rows, memory=limit))
-        results = sum(one.rows.num_rows for one in output.results)
+        results = sum(int(one.rows.num_rows) for one in output.results)
         machine.shard.keep()
         machine.limit = replace(machine.limit, extra=0)
         return results
@@ -200,6 +200,6 @@ class Machines:
             began = time.perf_counter()
             limit = replace(machine.limit, extra=0)
             output = machine.shard.run_batch(BatchInput(batch=self._batch, memory=limit, finish=True))
-            rows = sum(one.rows.num_rows for one in output.results)
+            rows = sum(int(one.rows.num_rows) for one in output.results)
             found.append(CleanUp(rows, time.perf_counter() - began))
         return found

@@ -48,7 +48,8 @@ class Move:
         """When and how often groups move, under a load that keeps changing sides."""
         streams = self.alternating()
         yield "state-adapt Figures 14 to 16: two machines, whose partitions take turns to get ten times as many tuples"
-        yield f"{self.tuples:,} tuples of each of three streams in 60 min, memory without limit, {self.rounds} turns {STANDS}"
+        yield f"{self.tuples:,} tuples of each of three streams in 60 min, memory without limit, {self.rounds} turns"
+        yield STANDS
         base = Setup(streams=streams, strategy="none", table=skewed((1, 1), PARTITIONS))
         setups = {NONE: base}
         for difference in DIFFERENCES:

@@ -114,7 +114,8 @@ class Setup:
 
 def skewed(shares: Sequence[float], partitions: int) -> tuple[int, ...]:
     """A table that gives each machine its share of the partitions, in order."""
-    total, found, reached = sum(shares), [], 0.0
+    found: list[int] = []
+    total, reached = sum(shares), 0.0
     for machine, share in enumerate(shares):
         reached += share
         found += [machine] * (round(partitions * reached / total) - len(found))
