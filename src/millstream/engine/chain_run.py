@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -141,6 +142,8 @@ class ChainRun:
 
     def _opened(self, unit: Unit[Piece], opened: dict[int, Segment]) -> Unit[Segment] | None:
         """A unit with its segments in memory, as this chain sees them; None where they turn out to have no pairs."""
+        if not self.floors and _is_in_memory(unit):
+            return unit
 
         def of(piece: Piece, pool: PoolName) -> Segment:
             found = piece if isinstance(piece, Segment) else opened.get(piece.number)
@@ -290,6 +293,10 @@ class ChainRun:
             lookup = tuple(tuple(found[number] for number in step) for step in unit.lookup)
             whole = Unit(found[unit.probe], unit.at, lookup, Interval(unit.lo, unit.hi))
             self.ledger.add(self._compiled.cut(whole))
+
+
+def _is_in_memory(unit: Unit[Piece]) -> TypeGuard[Unit[Segment]]:
+    return isinstance(unit.probe, Segment) and all(isinstance(one, Segment) for some in unit.lookup for one in some)
 
 
 def _named(unit: Unit[Piece]) -> DeferredUnit:
