@@ -205,9 +205,11 @@ class ChainRun:
         def divided(unit: Unit[Piece]) -> Iterator[Unit[Piece]]:
             for side in (0, 1):
                 found = _on_side(unit, parts, side)
-                if found is not None and side:
+                if found is None or (self.chain.is_pairwise and not found.can_match):
+                    continue
+                if side:
                     yield found
-                elif found is not None:
+                else:
                     inside.append(found)
 
         if len(self.ledger):
