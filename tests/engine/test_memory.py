@@ -125,7 +125,8 @@ def keys_in_order(limited: Limited, limit: MemoryLimit | None, seconds: float | 
                 last = group
 
 
-def test_what_is_owed_comes_from_the_most_productive_first(limited: Limited) -> None:
+def test_what_is_owed_comes_from_the_most_productive_first(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_AT_ONCE", 1)
     owing(limited)
     limited.memory.statistics.results[:] = [1000 * group for group in range(COUNT)]
     found = list(keys_in_order(limited, MemoryLimit(nbytes=1), None))
@@ -135,7 +136,8 @@ def test_what_is_owed_comes_from_the_most_productive_first(limited: Limited) -> 
     assert limited.memory.nbytes == 0
 
 
-def test_as_many_as_fit_are_cleaned_up_at_a_time(limited: Limited) -> None:
+def test_as_many_as_fit_are_cleaned_up_at_a_time(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_AT_ONCE", 1)
     owing(limited)
     whole = int((limited.memory.group_bytes() + limited.memory.group_bytes_on_disk()).max())
     found = limited.memory.clean_up_within(MemoryLimit(nbytes=limited.memory.nbytes + 4 * whole), limited.batch, None)
@@ -148,6 +150,7 @@ def test_as_many_as_fit_are_cleaned_up_at_a_time(limited: Limited) -> None:
 
 
 def test_clean_up_stops_when_its_time_is_over(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_AT_ONCE", 1)
     owing(limited)
     clock = count()
     monkeypatch.setattr(memory.time, "perf_counter", lambda: float(next(clock)))

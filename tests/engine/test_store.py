@@ -228,7 +228,9 @@ def test_parts_share_what_is_stored_and_it_goes_with_the_last(kind: str, tmp_pat
     store: Store = MemoryStore() if kind == "memory" else FileStore(Files.at(tmp_path), "b-")
     whole = store.keep(some_segment())
     name, stamps = store.name(whole), store.stamps(whole)
-    parts = [picked(number, whole, np.array(rows), 1) for number, rows in ((8, [0]), (7, [1, 2, 3]))]
+    parts = [
+        picked(number, whole, np.array(rows), whole.row_keys()[rows], 1) for number, rows in ((8, [0]), (7, [1, 2, 3]))
+    ]
     store.share(whole, 8)
     store.release(parts[0])
     assert [(store.name(part), store.stamps(part)) for part in parts] == [(name, stamps)] * 2

@@ -24,7 +24,7 @@ from millstream.engine.segment import Segment, merge
 from millstream.engine.shard_manifest import Marks
 from millstream.engine.slice_paths import SlicePaths
 from millstream.engine.statistics import ChainStatistics
-from millstream.engine.units import Ledger, P, Unit, needed
+from millstream.engine.units import Ledger, P, Unit
 from millstream.engine.walker import Walker
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
@@ -146,21 +146,18 @@ class ChainRun:
             return unit
 
         def of(piece: Piece, pool: PoolName) -> Segment:
-            found = piece if isinstance(piece, Segment) else opened.get(piece.number)
-            if found is None:
-                found = opened[piece.number] = piece.open()
+            segment = piece if isinstance(piece, Segment) else opened.get(piece.number)
+            if segment is None:
+                segment = opened[piece.number] = piece.open()
             floor = self.floors.get(pool, NEVER)
-            return found if floor == NEVER else self._view(found, floor)
+            return segment if floor == NEVER else self._view(segment, floor)
 
         pools = self._looked_up[unit.at]
         lookup = tuple([tuple([of(one, pool) for one in some]) for pool, some in zip(pools, unit.lookup, strict=True)])
         probe = of(unit.probe, self.chain.pools[unit.at])
-        if self.chain.is_pairwise and (probe is not unit.probe or lookup[0][0] is not unit.state):
-            # Of what is on disk only an outer bound of the times was known.
-            low, high = needed(probe, unit.at, lookup[0][0])
-            if max(low, unit.interval.lo) >= min(high, unit.interval.hi):
-                return None
-        return Unit(probe, unit.at, lookup, unit.interval)
+        found = Unit(probe, unit.at, lookup, unit.interval)
+        # Of what is on disk only an outer bound of the times was known.
+        return None if self.chain.is_pairwise and not found.can_match else found
 
     def _arrived(self, at: int) -> list[Segment]:
         if at >= len(self.chain.streams):
