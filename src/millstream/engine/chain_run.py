@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from millstream.engine.segment import Segment, merge
 from millstream.engine.shard_manifest import Marks
 from millstream.engine.slice_paths import SlicePaths
 from millstream.engine.statistics import ChainStatistics
-from millstream.engine.units import Ledger, P, Unit, needed
+from millstream.engine.units import Ledger, P, Unit
 from millstream.engine.walker import Walker
 from millstream.engine.watermark import NEVER
 from millstream.model.functions import Function
@@ -141,23 +142,22 @@ class ChainRun:
 
     def _opened(self, unit: Unit[Piece], opened: dict[int, Segment]) -> Unit[Segment] | None:
         """A unit with its segments in memory, as this chain sees them; None where they turn out to have no pairs."""
+        if not self.floors and _is_in_memory(unit):
+            return unit
 
         def of(piece: Piece, pool: PoolName) -> Segment:
-            found = piece if isinstance(piece, Segment) else opened.get(piece.number)
-            if found is None:
-                found = opened[piece.number] = piece.open()
+            segment = piece if isinstance(piece, Segment) else opened.get(piece.number)
+            if segment is None:
+                segment = opened[piece.number] = piece.open()
             floor = self.floors.get(pool, NEVER)
-            return found if floor == NEVER else self._view(found, floor)
+            return segment if floor == NEVER else self._view(segment, floor)
 
         pools = self._looked_up[unit.at]
         lookup = tuple([tuple([of(one, pool) for one in some]) for pool, some in zip(pools, unit.lookup, strict=True)])
         probe = of(unit.probe, self.chain.pools[unit.at])
-        if self.chain.is_pairwise and (probe is not unit.probe or lookup[0][0] is not unit.state):
-            # Of what is on disk only an outer bound of the times was known.
-            low, high = needed(probe, unit.at, lookup[0][0])
-            if max(low, unit.interval.lo) >= min(high, unit.interval.hi):
-                return None
-        return Unit(probe, unit.at, lookup, unit.interval)
+        found = Unit(probe, unit.at, lookup, unit.interval)
+        # Of what is on disk only an outer bound of the times was known.
+        return None if self.chain.is_pairwise and not found.can_match else found
 
     def _arrived(self, at: int) -> list[Segment]:
         if at >= len(self.chain.streams):
@@ -202,9 +202,11 @@ class ChainRun:
         def divided(unit: Unit[Piece]) -> Iterator[Unit[Piece]]:
             for side in (0, 1):
                 found = _on_side(unit, parts, side)
-                if found is not None and side:
+                if found is None or (self.chain.is_pairwise and not found.can_match):
+                    continue
+                if side:
                     yield found
-                elif found is not None:
+                else:
                     inside.append(found)
 
         if len(self.ledger):
@@ -290,6 +292,10 @@ class ChainRun:
             lookup = tuple(tuple(found[number] for number in step) for step in unit.lookup)
             whole = Unit(found[unit.probe], unit.at, lookup, Interval(unit.lo, unit.hi))
             self.ledger.add(self._compiled.cut(whole))
+
+
+def _is_in_memory(unit: Unit[Piece]) -> TypeGuard[Unit[Segment]]:
+    return isinstance(unit.probe, Segment) and all(isinstance(one, Segment) for some in unit.lookup for one in some)
 
 
 def _named(unit: Unit[Piece]) -> DeferredUnit:

@@ -68,6 +68,14 @@ class Memory:
         self.chains: list[ChainRun] = []
         self._just_spilled = 0
 
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether rows of different batches stay apart: in strict order, and once a query has come after a spill."""
+        marks = self.spilled.marks
+        return bool(marks) and (
+            self.strict or any(first > min(marks) for chain in self.chains for first in chain.since().values())
+        )
+
     def arrived(self) -> None:
         """Notes the groups of the rows that have just arrived."""
         for pool in self.pools.values():
@@ -193,7 +201,7 @@ class Memory:
             for name, pool in self.pools.items()
         }
         grouped = {name for name, pool in self.pools.items() if pool.groups.is_grouped}
-        seams = {one.batch for some in pieces.values() for one in some} if self.strict else set[int]()
+        seams = {one.batch for some in pieces.values() for one in some} if self.keeps_apart else set[int]()
         for chain in self.chains:
             for unit in chain.owed(pieces, grouped, marks, seams):
                 for joined in chain.execute([unit], opened):

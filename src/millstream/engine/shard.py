@@ -102,12 +102,14 @@ class Shard:
 
     def _part_at_changes(self, since: Mapping[str, int]) -> None:
         """While groups owe results, rows from before and after the coming of a query are not merged: it gets those of
-        later rows only. In strict order no batches are merged, since a row's batch is part of its sort key.
+        later rows only. From then on no batches are merged, because what a wider query sees of older rows depends on
+        which row came last. In strict order neither, since a row's batch is part of its sort key.
         """
-        if not self.memory.spilled.by_marks:
+        spilled = self.memory.spilled
+        if not spilled.by_marks:
             return
         seams = {first - 1 for first in since.values()}
-        if self._strict:
+        if self.memory.keeps_apart:
             seams |= {one.batch for pool in self._pools.values() for one in pool.pieces}
         for pool in self._pools.values():
             for batch in (*seams, *(() if pool.groups.is_grouped else self.memory.spilled.marks)):
@@ -193,6 +195,11 @@ class Shard:
         """Groups leave memory."""
         self.memory.spill(groups, self._batch)
         self._part_at_changes({})
+
+    def before_leaving(self, groups: Groups) -> Iterator[Results]:
+        """Finds what groups owe with rows that every slot has: another slot has not kept these for them."""
+        if any(not pool.groups.is_grouped for pool in self._pools.values()):
+            yield from self.clean_up(groups & self.memory.spilled.owing, keep=False)
 
     def clean_up(self, groups: Groups, *, keep: bool) -> Iterator[Results]:
         """Finds what groups owe; then they stay in memory, or on disk."""

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -214,11 +215,13 @@ def _run(
     del rows, given
     clock.lap("read")
     writer = Writer(request.pipeline, request.batch, slot, token, sync=sync)
-    served = _write(writer, plan.targets, output.results, clock)
+    leave = order.leave if order else ()
+    given_up = (rows for groups in leave for rows in shard.before_leaving(groups))
+    served = _write(writer, plan.targets, chain(output.results, given_up), clock)
     for part in output.late:
         writer.write([Target(part.stream, f"{plan.late}/{part.stream}")], late.told(part))
     outputs = writer.close()
-    leaving = tuple(shard.memory.give_up(groups) for groups in (order.leave if order else ()))
+    leaving = tuple(map(shard.memory.give_up, leave))
     state = shard.saved(held)
     if sync:
         sync_slot(files, prefix, (state, *leaving), writer.syncing)
@@ -312,7 +315,7 @@ def _committed(request: BatchRequest, slot: int) -> ShardManifest:
 
 
 def _write(
-    writer: Writer, targets: Mapping[str, Target], results: Iterator[Results], clock: _Stopwatch
+    writer: Writer, targets: Mapping[str, Target], results: Iterable[Results], clock: _Stopwatch
 ) -> dict[tuple[str, int], int]:
     """Writes results as they are made; returns how many each query got, by the batch their probing rows arrived in."""
     served: dict[tuple[str, int], int] = {}
@@ -353,8 +356,8 @@ def _columns(plan: SlotPlan, number: int, rows: pa.RecordBatch) -> pa.RecordBatc
     cause = unkeyed(rows, route)
     if cause:
         pools = [pool for pool, way in routing.ways.items() if way == number]
-        chains = [chain for pool in pools for chain in plan.plan.readers(pool)]
-        raise QueryFailed({member.name for chain in chains for member in chain.members}, cause)
+        readers = [one for pool in pools for one in plan.plan.readers(pool)]
+        raise QueryFailed({member.name for one in readers for member in one.members}, cause)
     own = routing.layout.rows(rows, route.stream).append_column(HIDDEN_CODE, rows.column(CODE))
     bad = rows.column(BAD)
     return own if bad.null_count == len(bad) else own.append_column(UNREAD, bad)
