@@ -17,6 +17,7 @@ from millstream.compile import compile_script
 from millstream.engine import segment_log
 from millstream.engine.arrow import arrow_schema
 from millstream.engine.joiner import Joined
+from millstream.engine.keys import codes
 from millstream.engine.segment import Segment
 from millstream.engine.store import MemoryStore
 from millstream.engine.watermark import NEVER
@@ -301,3 +302,18 @@ def test_a_chain_sees_all_that_comes_once_it_has_begun(
         for pool in running.shard.pools():
             pool.tidy(NEVER, frozenset())
     assert found == {("ac", 2, 4): 1, ("ac", 3, 4): 1}
+
+
+@pytest.mark.parametrize("spilled", [1, 2])
+def test_a_part_of_a_unit_that_cannot_match_any_more_is_left_out(spilled: int) -> None:
+    """Of two keys only one has rows near each other; each goes its own way while the unit waits."""
+    running = Running(plan_of(frozenset({"narrow"})))
+    memory = running.shard.memory
+    arrive(running, {"A": [row(1, 0), {**row(2, 9), "k": 2}]}, 1)
+    running.defer()
+    arrive(running, {"B": [row(3, 9), {**row(4, 9), "k": 2}]}, 2)
+    running.defer()
+    (group,) = memory.grouping.of(codes([pa.array([spilled], pa.int64())], 1)).tolist()
+    memory.spill(1 << group, 2)
+    assert all(unit.can_match for unit in running.chain.ledger.units())
+    assert bag(running.run_all()) == {("narrow", 2, 4): 1}

@@ -20,16 +20,18 @@ from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import BatchInput, StreamRows
 from millstream.engine.chain_manifest import ChainManifest, DeferredUnit, HeldEntry
 from millstream.engine.files import Files
-from millstream.engine.groups import Groups, group_set, members
+from millstream.engine.groups import Grouping, Groups, group_set, members
 from millstream.engine.handover import received
+from millstream.engine.keys import codes
+from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
 from millstream.engine.shard import Shard
 from millstream.engine.shard_manifest import ShardManifest
-from millstream.engine.store import FileStore
 from millstream.errors import InternalError
 from millstream.pipeline.follows import check_follows
 from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.slot_store import SlotStore
 from millstream.plan import Plan
 from millstream.plan.nodes import Chain
 from running import Kept
@@ -339,19 +341,20 @@ class Slot:
     pools that have lost rows by then.
     """
 
-    def __init__(self, files: Files, name: str, keys: set[int], first: Sequence[str]) -> None:
-        self.files, self.name, self.keys, self.first = files, name, keys, tuple(first)
+    def __init__(self, files: Files, name: str, keys: set[int]) -> None:
+        self.files, self.name, self.keys = files, name, keys
         self.shard = self._new(1)
         self.found: Counter[tuple[str, int, int]] = Counter()
 
     def since(self, batch: int) -> dict[str, int]:
-        return dict.fromkeys(self.first, 1) | (dict.fromkeys(LATER, CHANGED) if batch >= CHANGED else {})
+        return dict.fromkeys(FIRST, 1) | (dict.fromkeys(LATER, CHANGED) if batch >= CHANGED else {})
 
     def plan(self, batch: int) -> Plan:
         return plan_of(tuple(self.since(batch)))
 
     def _new(self, batch: int) -> Shard:
-        store = FileStore(self.files, f"{self.name}{batch}-")
+        store = SlotStore(self.files)
+        store.prefix = f"{self.name}{batch}-"
         policy = make_policy("greedy")
         return Shard(self.plan(batch), since=self.since(batch), policy=policy, strict=False, store=store)
 
@@ -361,8 +364,7 @@ class Slot:
 
     def run(self, number: int, batch: Batch, watermark: int, *, budget: Budget, finish: bool) -> None:
         plan = self.plan(number)
-        if number == CHANGED:
-            self.shard.change(plan, self.since(number))
+        self.change(number)
         output = self.shard.run_batch(
             BatchInput(
                 batch=number,
@@ -370,11 +372,16 @@ class Slot:
                 watermarks={chain.signature: watermark - lag(chain) for chain in plan.chains},
                 budget=budget,
                 finish=finish,
+                memory=MemoryLimit(nbytes=1 << 40, room=0.0),
             )
         )
         for queries, rows, _ in output.results:
             self.found.update((query, row["a"], row["b"]) for query in queries for row in rows.to_pylist())
         self.shard.keep()
+
+    def change(self, number: int) -> None:
+        if number == CHANGED:
+            self.shard.change(self.plan(number), self.since(number))
 
     def _rows(self, plan: Plan, batch: Batch) -> Iterator[StreamRows]:
         for pool in plan.pools:
@@ -389,21 +396,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.mark.parametrize(
-    ("budget", "first"),
-    [(UNBOUNDED, ("wide", "self", "path")), (Budget(units=2), ("wide", "self"))],
-    ids=["with rows everywhere", "deferred"],
+    "budget",
+    [UNBOUNDED, Budget(units=0), Budget(units=2)],
+    ids=["at once", "all deferred", "some deferred"],
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 @example(history=HALF_EXPIRED, moved=4, divided=False)
 @example(history=HALF_EXPIRED, moved=4, divided=True)
 @given(history=histories(), moved=st.integers(CHANGED + 1, 6), divided=st.booleans())
 def test_slots_that_hand_over_all_their_groups_find_what_one_slot_finds(
-    files: Files, budget: Budget, first: tuple[str, ...], history: History, moved: int, divided: bool
+    files: Files, budget: Budget, history: History, moved: int, divided: bool
 ) -> None:
     """The first slot gives all it has to the second, which has other keys already or is new."""
-    alone = Slot(files, "alone", {1, 2, 3}, first)
-    giver = Slot(files, "x", {1, 2} if divided else {1, 2, 3}, first)
-    receiver = Slot(files, "y", {3}, first)
+    alone = Slot(files, "alone", {1, 2, 3})
+    giver = Slot(files, "x", {1, 2} if divided else {1, 2, 3})
+    receiver = Slot(files, "y", {3})
     for number, (batch, watermark) in enumerate(history, start=1):
         if number == moved:
             own = receiver.shard.saved(Kept()) if divided else ShardManifest()
@@ -420,6 +427,85 @@ def test_slots_that_hand_over_all_their_groups_find_what_one_slot_finds(
         for slot in running:
             slot.run(number, batch, watermark, budget=budget, finish=number == len(history))
     assert giver.found + receiver.found == alone.found
+
+
+BEFORE_AND_AFTER: History = [
+    ({"A": [row(0, 0)], "B": [row(6, 0)], "C": [row(2, 0)]}, 0),
+    ({"A": [], "B": [], "C": [row(4, 0)]}, 0),
+    ({"A": [], "B": [], "C": []}, 0),
+    ({"A": [], "B": [], "C": []}, 0),
+    ({"A": [], "B": [], "C": []}, 0),
+]
+"""In a slot that has spilled nothing, rows that are everywhere are merged across what is a spill elsewhere."""
+EXPIRED_ELSEWHERE: History = [
+    ({"A": [row(0, 0)], "B": [], "C": [row(2, 0)]}, 0),
+    ({"A": [], "B": [row(4, 0)], "C": []}, 0),
+    ({"A": [], "B": [], "C": []}, 60 * SECOND),
+    ({"A": [], "B": [], "C": []}, 60 * SECOND),
+    ({"A": [], "B": [], "C": []}, 60 * SECOND),
+]
+"""A row that is everywhere has expired, and one slot still owes results with it."""
+
+
+def group_of(key: int) -> Groups:
+    return 1 << int(Grouping().of(codes([pa.array([key], pa.int64())], 1))[0])
+
+
+def given_some(
+    files: Files, budget: Budget, history: History, moved: int, spills: list[tuple[int, int]], *, is_new: bool
+) -> tuple[Counter[tuple[str, int, int]], Counter[tuple[str, int, int]]]:
+    """What two slots and what one slot finds. The first gives the groups of one key to the second and goes on with
+    another; after some batches one or the other spills all its groups.
+    """
+    alone = Slot(files, "alone", {1, 2, 3})
+    giver = Slot(files, "x", {1, 2, 3} if is_new else {1, 2})
+    receiver = Slot(files, "y", {3})
+    for number, (batch, watermark) in enumerate(history, start=1):
+        plan = receiver.plan(number)
+        if number == moved:
+            giver.change(number)
+            receiver.change(number)
+            leaving = giver.shard.memory.give_up(group_of(1) | (group_of(3) if is_new else 0))
+            own = ShardManifest() if is_new else receiver.shard.saved(Kept())
+            receiver.restore(received(own, leaving, everywhere(plan), is_new=is_new), number)
+            giver.keys, receiver.keys = {2}, {1, 3}
+        slots = [giver] if is_new and number < moved else [giver, receiver]
+        for slot in (alone, *slots):
+            slot.run(number, batch, watermark, budget=budget, finish=number == len(history))
+        for slot in slots:
+            if (number, [giver, receiver].index(slot)) in spills and number < len(history):
+                slot.shard.spill(slot.shard.memory.grouping.every)
+    return giver.found + receiver.found, alone.found
+
+
+@pytest.mark.parametrize("budget", [UNBOUNDED, Budget(units=1)], ids=["at once", "deferred"])
+@settings(max_examples=12)
+@given(
+    history=histories(),
+    moved=st.integers(2, 6),
+    spills=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1)), max_size=3),
+    is_new=st.booleans(),
+)
+def test_slots_that_hand_over_some_groups_find_what_one_slot_finds(
+    files: Files, budget: Budget, history: History, moved: int, spills: list[tuple[int, int]], is_new: bool
+) -> None:
+    found, wanted = given_some(files, budget, history, moved, spills, is_new=is_new)
+    # How much of what was there a later query sees depends on the reach its rows were kept for.
+    names = {"wide", "self"} if spills and not is_new else {*FIRST}
+    assert {one: n for one, n in found.items() if one[0] in names} == {
+        one: n for one, n in wanted.items() if one[0] in names
+    }
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a receiver has not kept rows that are everywhere as the giver's groups need them"
+)
+@pytest.mark.parametrize("history", [BEFORE_AND_AFTER, EXPIRED_ELSEWHERE], ids=["merged", "expired"])
+def test_groups_that_owe_results_with_rows_that_are_everywhere_may_be_handed_over(
+    files: Files, history: History
+) -> None:
+    found, wanted = given_some(files, UNBOUNDED, history, 4, [(1, 0)], is_new=False)
+    assert found == wanted
 
 
 def committed(shard: ShardManifest, batch: int) -> Manifest:

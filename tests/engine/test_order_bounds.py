@@ -6,7 +6,7 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
@@ -152,3 +152,40 @@ def test_units_of_before_a_query_came_do_not_hold_it_back(policy: Policy) -> Non
     bounds = run.bounds(policy)
     assert bounds["narrow"].fresh == (5 * SECOND, 2, 0), "the first unit that it may see"
     assert bounds["wide"].fresh == (3 * SECOND, 1, 0)
+
+
+@pytest.mark.parametrize("policy", [EARLY, LATE])
+def test_what_spilled_groups_owe_holds_all_queries_back(policy: Policy) -> None:
+    run = waiting().chain
+    for owed, bound in ((1 * SECOND, (1 * SECOND, 0, 0)), (3 * SECOND, (3 * SECOND, 0, 0))):
+        assert run.bounds(policy, owed) == dict.fromkeys(("narrow", "wide"), Bounds(bound, bound)), (
+            "of any batch and age"
+        )
+    assert run.bounds(policy, 9 * SECOND) == run.bounds(policy), "what comes anyway is earlier"
+
+
+@settings(max_examples=40)
+@given(data=st.data(), windows=st.sampled_from([WINDOWS, TRIPLES]))
+def test_a_row_that_is_owed_is_never_before_the_bound(data: st.DataObject, windows: dict[str, str]) -> None:
+    running = Running(plan_of(frozenset(windows), "memory"), strict=True)
+    run, memory, watermark = running.chain, running.shard.memory, 0
+    for batch in range(1, data.draw(st.integers(3, 6))):
+        given_rows = {name: rows([watermark + age for age in data.draw(arriving)], batch) for name in "ABC"}
+        running.arrive(given_rows, batch)
+        memory.arrived()
+        list(running.run_all())
+        watermark += data.draw(st.integers(0, 2))
+        running.settle(watermark * SECOND)
+        bounds = run.bounds(EARLY, memory.earliest_owed())
+        what = data.draw(st.sampled_from(["spill", "clean up", "nothing", "nothing"]))
+        if what == "spill":
+            memory.spill(memory.grouping.every, batch)
+            running.shard._part_at_changes({"": batch + 1})
+        elif what == "clean up":
+            for _, joined in memory.clean_up(memory.grouping.every, batch, keep=data.draw(st.booleans())):
+                event("owed")
+                check(joined, bounds)
+    bounds = run.bounds(EARLY, memory.earliest_owed())
+    for _, joined in memory.clean_up(memory.grouping.every, batch, keep=False):
+        event("owed")
+        check(joined, bounds)

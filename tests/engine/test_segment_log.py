@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from millstream.engine import segment_log
 from millstream.engine.files import Files
 from millstream.engine.keys import codes
+from millstream.engine.on_disk import OnDisk
 from millstream.engine.segment import Lot, Segment, build
 from millstream.engine.segment_log import SegmentLog
 from millstream.engine.store import FileStore, MemoryStore, Store
@@ -230,3 +231,47 @@ def test_what_has_come_up_to_a_batch_is_not_merged_with_what_comes_later() -> No
     side.append([6], 500)
     side.log.tidy(502, set(), 1)
     assert [(one.batch, len(one)) for one in side.log.segments] == [(7, 4)], "the older ones have gone"
+
+
+def test_what_is_there_for_units_only_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    files = Files.at(tmp_path)
+    side = Side(FileStore(files))
+    side.append([0], 5)
+    side.append([90], 5)
+    side.log.keep()
+    retired, other = side.log.segments
+    side.log.restore([other], retired=[retired])
+    assert [one.number for one in side.log.pieces] == [other.number], "nothing that comes later meets it"
+    side.log.tidy(50, {retired.number}, 1)
+    side.log.keep()
+    assert [(entry.number, entry.retired) for entry in side.log.saved()] == [(2, False), (1, True)]
+    assert side.log.expired == 0
+    side.log.tidy(50, set(), 1)
+    side.log.keep()
+    assert [(entry.number, entry.retired) for entry in side.log.saved()] == [(2, False)]
+    assert side.log.expired == 1
+    assert files.names() == ["2.arrow", "2.index.arrow"]
+
+
+@pytest.mark.parametrize("owes", [False, True])
+def test_only_what_is_owed_of_expired_segments_is_asked_for_and_nothing_is_trimmed(
+    owes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_log, "_WORTH_TRIMMING", 1)
+    side = Side(MemoryStore())
+    side.append([0, 1], 5)
+    side.append([2, 90], 5)
+    asked = []
+
+    def owed(segment: Segment) -> list[OnDisk]:
+        asked.append(segment.number)
+        entry = side.log.entry(segment)
+        return [OnDisk(entry, 1, side.log._store.load, lambda one: one.times)] if owes else []
+
+    side.log.tidy(50, set(), 1, owed)
+    assert asked == [1]
+    assert side.held().keys() == {2, 3}, "a row that has expired beside one that has not"
+    assert side.log.expired == (0 if owes else 2)
+    side.log.drop_from_disk(lambda _: False)
+    assert not side.log.on_disk
+    assert side.log.expired == 2

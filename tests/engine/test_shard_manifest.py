@@ -41,6 +41,27 @@ manifests = st.builds(
 )
 
 
+FORMAT_4 = """
+{"numbered": 9,
+ "spilled": [{"after": [3], "groups": "80000000000000000001"}, {"after": [3, 7], "groups": "6"}],
+ "owing": "4",
+ "pools": [{"pool": "[\\"A\\"]", "taken": 3, "expired": 0, "watermark_us": 5, "segments": []}],
+ "chains": []}
+"""
+"""As manifests of format 4 hold it: a directory of before must go on after an update."""
+
+
+def test_what_format_4_says_is_read_and_written_as_ever() -> None:
+    manifest = ShardManifest(
+        numbered=9,
+        spilled={(3,): 2**79 + 1, (3, 7): 0b110},
+        owing=0b100,
+        pools={'["A"]': PoolManifest(taken=3, watermark=5)},
+    )
+    assert ShardManifest.from_json(json.loads(FORMAT_4)) == manifest
+    assert json.loads(json.dumps(manifest.to_json())) == json.loads(FORMAT_4)
+
+
 @settings(max_examples=50)
 @given(manifests)
 def test_a_shard_comes_back_from_json_with_all_its_pools_and_chains(manifest: ShardManifest) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
 from millstream.engine.files import DamagedFileError, Files, Stamp, stamp_of
 from millstream.engine.keys import codes
 from millstream.engine.pool_manifest import SegmentEntry
-from millstream.engine.segment import Lot, Segment, build
-from millstream.engine.store import FileStore, MemoryStore, files_of, keep_rows, load_rows, stamp_in
+from millstream.engine.segment import Lot, Segment, build, picked
+from millstream.engine.store import FileStore, MemoryStore, Names, Store, files_of, keep_rows, load_rows, stamp_in
 from millstream.lab.workloads.generators import Sensors
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -200,3 +202,51 @@ def test_an_engine_on_files_gives_what_one_in_memory_gives(tmp_path: Path, batch
         if directory:
             assert {int(path.name.split(".")[0]) for path in directory.glob("*.arrow")} == alive
     assert counted[0] == counted[1] > 0
+
+
+numbers, names = st.integers(1, 5), st.sampled_from(["a", "b", "c"])
+
+
+@given(st.lists(st.tuples(numbers, names) | st.tuples(numbers, st.none()), max_size=20))
+def test_a_name_is_gone_with_the_last_number_that_has_it(steps: list[tuple[int, str | None]]) -> None:
+    found, wanted = Names(), dict[int, str]()
+    for number, name in steps:
+        if name is not None:
+            found.add(number, name)
+            wanted[number] = name
+        elif number in wanted:
+            gone = wanted.pop(number)
+            assert found.drop(number) == (gone, gone not in wanted.values())
+        else:
+            with pytest.raises(KeyError):
+                found.drop(number)
+    assert {number: found[number] for number in wanted} == wanted
+
+
+@pytest.mark.parametrize("kind", ["memory", "files"])
+def test_parts_share_what_is_stored_and_it_goes_with_the_last(kind: str, tmp_path: Path) -> None:
+    store: Store = MemoryStore() if kind == "memory" else FileStore(Files.at(tmp_path), "b-")
+    whole = store.keep(some_segment())
+    name, stamps = store.name(whole), store.stamps(whole)
+    parts = [picked(number, whole, np.array(rows), 1) for number, rows in ((8, [0]), (7, [1, 2, 3]))]
+    store.share(whole, 8)
+    store.release(parts[0])
+    assert [(store.name(part), store.stamps(part)) for part in parts] == [(name, stamps)] * 2
+    entries = [replace(entry_of(part), name=name, stamps=stamps, groups=1) for part in parts]
+    store.drop(parts[1])
+    again = store.load(entries[0])
+    assert again.rows.equals(whole.rows), "all rows of its files: which are its own is not the store's concern"
+    assert len(list(tmp_path.iterdir())) == (2 if kind == "files" else 0)
+    store.drop(parts[0])
+    assert not list(tmp_path.iterdir())
+    with pytest.raises((KeyError, DamagedFileError)):
+        store.load(entries[0])
+
+
+def test_an_entry_that_is_expected_is_known_and_not_opened(tmp_path: Path) -> None:
+    store = FileStore(Files.at(tmp_path))
+    entry = replace(entry_of(some_segment()), name="elsewhere", stamps=(Stamp(1, 2), Stamp(3, 4)))
+    store.expect(entry)
+    assert (store.name(some_segment()), store.stamps(some_segment())) == ("elsewhere", entry.stamps)
+    with pytest.raises(DamagedFileError, match="is missing"):
+        store.load(entry)

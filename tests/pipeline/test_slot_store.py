@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 from millstream.engine.files import Files
 from millstream.engine.keys import codes
 from millstream.engine.pool_manifest import SegmentEntry
-from millstream.engine.segment import Lot, Segment, build
+from millstream.engine.segment import Lot, Segment, build, picked
 from millstream.pipeline.slot_store import SlotStore
 from two_streams import START
 
@@ -78,3 +81,43 @@ def test_only_what_is_still_named_stays_open(tmp_path: Path) -> None:
     store.forget_all_but({saved[0].name})
     assert store.load(saved[0]) is one
     assert store.load(saved[1]) is not two
+
+
+def test_what_is_spilled_or_divided_does_not_stay_open(tmp_path: Path) -> None:
+    store = SlotStore(Files.at(tmp_path))
+    spilled, divided = store.keep(segment(1)), store.keep(segment(2))
+    store.release(spilled)
+    store.share(divided, 3)
+    for whole in (spilled, divided):
+        part = replace(entry(store, whole), groups=1, on_disk=whole is spilled)
+        one, other = store.load(part), store.load(part)
+        assert one is not whole
+        assert one is not other, "opened for those who ask, and closed with them"
+        assert one.rows.equals(whole.rows)
+
+
+def test_a_part_is_taken_from_what_is_open_anyway(tmp_path: Path) -> None:
+    store = SlotStore(Files.at(tmp_path))
+    whole = store.keep(segment(1))
+    assert store.load(replace(entry(store, whole), number=5, groups=1)) is whole
+    assert store.name(numbered(whole, 5)) == store.name(whole)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_the_last_part_that_goes_closes_the_files_and_leaves_them(tmp_path: Path, first: int) -> None:
+    store = SlotStore(Files.at(tmp_path))
+    whole = store.keep(segment(1))
+    store.share(whole, 3)
+    saved = entry(store, whole)
+    opened = store.load(saved)
+    assert store.load(saved) is opened
+    store.drop(numbered(whole, first))
+    assert store.load(replace(saved, number=4 - first)) is opened, "another part is still there"
+    store.drop(numbered(whole, 4 - first))
+    assert len(list(tmp_path.iterdir())) == 2
+    assert store.load(saved) is not opened
+
+
+def numbered(whole: Segment, number: int) -> Segment:
+    """A part with this number."""
+    return picked(number, whole, np.array([0]), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -141,6 +142,8 @@ class ChainRun:
 
     def _opened(self, unit: Unit[Piece], opened: dict[int, Segment]) -> Unit[Segment] | None:
         """A unit with its segments in memory, as this chain sees them; None where they turn out to have no pairs."""
+        if not self.floors and _is_in_memory(unit):
+            return unit
 
         def of(piece: Piece, pool: PoolName) -> Segment:
             found = piece if isinstance(piece, Segment) else opened.get(piece.number)
@@ -202,9 +205,11 @@ class ChainRun:
         def divided(unit: Unit[Piece]) -> Iterator[Unit[Piece]]:
             for side in (0, 1):
                 found = _on_side(unit, parts, side)
-                if found is not None and side:
+                if found is None or (self.chain.is_pairwise and not found.can_match):
+                    continue
+                if side:
                     yield found
-                elif found is not None:
+                else:
                     inside.append(found)
 
         if len(self.ledger):
@@ -290,6 +295,10 @@ class ChainRun:
             lookup = tuple(tuple(found[number] for number in step) for step in unit.lookup)
             whole = Unit(found[unit.probe], unit.at, lookup, Interval(unit.lo, unit.hi))
             self.ledger.add(self._compiled.cut(whole))
+
+
+def _is_in_memory(unit: Unit[Piece]) -> TypeGuard[Unit[Segment]]:
+    return isinstance(unit.probe, Segment) and all(isinstance(one, Segment) for some in unit.lookup for one in some)
 
 
 def _named(unit: Unit[Piece]) -> DeferredUnit:

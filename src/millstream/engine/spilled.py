@@ -58,7 +58,7 @@ class Spilled:
         """These groups owe nothing any more. They are in memory, or on disk after a batch."""
         self.take(groups)
         self.owing &= ~groups
-        if batch is not None:
+        if groups and batch is not None:
             self._put((batch,), groups)
 
     def give_up(self, groups: Groups) -> Spilled:

@@ -113,15 +113,22 @@ class Names:
         return self._names[number]
 
     def add(self, number: int, name: str) -> None:
-        if self._names.get(number) != name:
-            self._names[number] = name
-            self._parts[name] += 1
+        """A number may be given again, after a batch that was not committed."""
+        if self._names.get(number) == name:
+            return
+        if number in self._names:
+            self.drop(number)
+        self._names[number] = name
+        self._parts[name] += 1
 
     def drop(self, number: int) -> tuple[str, bool]:
         """The name a number had, and whether no other number has it."""
         name = self._names.pop(number)
         self._parts[name] -= 1
-        return name, not +self._parts[name]
+        is_last = not self._parts[name]
+        if is_last:
+            del self._parts[name]
+        return name, is_last
 
 
 class FileStore:

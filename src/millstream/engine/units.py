@@ -42,6 +42,12 @@ class Unit(Generic[P]):
         return self.lookup[0][0]
 
     @property
+    def can_match(self) -> bool:
+        """Whether two segments can have pairs in the interval that a query needs: a part of a segment may not."""
+        low, high = needed(self.probe, self.at, self.state)
+        return max(self.interval.lo, low) < min(self.interval.hi, high)
+
+    @property
     def within(self) -> Interval:
         """The part of the interval in which there can be pairs of two segments that a query needs."""
         low, high = needed(self.probe, self.at, self.state)

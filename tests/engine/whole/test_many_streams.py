@@ -82,11 +82,18 @@ def test_shared_equals_alone_equals_naive_equals_duckdb(
     suppress_health_check=SLOW,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a case would take Spark many minutes
 )
-@given(case=cases(), slots=st.sampled_from(["1", "2", "3"]), results=st.sampled_from(["own", "shared"]))
-def test_the_same_on_spark(case: ManyCase, slots: str, results: str, answers: Answers, same_rows: Same) -> None:
+@given(
+    case=cases(),
+    slots=st.sampled_from(["1", "2", "3"]),
+    results=st.sampled_from(["own", "shared"]),
+    memory=st.sampled_from(["0", "1 kB"]),
+)
+def test_the_same_on_spark(
+    case: ManyCase, slots: str, results: str, memory: str, answers: Answers, same_rows: Same
+) -> None:
     # A budget of a microsecond is spent after one unit, so that every batch leaves the others for later.
     budget = "0 seconds" if case.budget is None else "1 microsecond"
-    chosen = {**case.settings, "slots": slots, "results": results, "budget": budget}
+    chosen = {**case.settings, "slots": slots, "results": results, "budget": budget, "memory": memory}
     found, wanted = run(case.script(), case.by_stream(), runner="spark", settings=chosen), answers(case)
     for query in case.queries:
         same_rows(found[query.name].to_pylist(), wanted[query.name])

@@ -16,7 +16,7 @@ from millstream.engine.memory import MemoryLimit
 from millstream.engine.shard import Shard
 
 PARTS = 4
-EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 20 // PARTS, settings().max_examples - 100)
+EXAMPLES = max(int(os.environ.get("MILLSTREAM_EXAMPLES", "2000")) // 8 // PARTS, settings().max_examples - 100)
 
 
 def by_chance(seed: int) -> Callable[[Shard], Iterator[Results]]:

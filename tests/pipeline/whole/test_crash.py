@@ -2,7 +2,8 @@
 
 A pipeline runs in a process of its own with a budget, so that work is deferred across batches. Files are put one by
 one, queries come and go between them, and now and then the driver, its JVM or one of Spark's Python workers is killed
-with signal 9. `make crash` does it 25 times (MILLSTREAM_KILLS).
+with signal 9. `make crash` does it 25 times (MILLSTREAM_KILLS), and 25 times with little memory: then groups are
+spilled and cleaned up all the time, and change slots.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from millstream.compile import compile_script
 from millstream.engine.files import Files
@@ -84,11 +86,11 @@ def table(seed: int, file: int) -> pa.Table:
 class Harness:
     """Keeps a pipeline alive by starting it again, and kills it when its time has come."""
 
-    def __init__(self, place: Path, kills: int) -> None:
+    def __init__(self, place: Path, kills: int, script: str) -> None:
         self.place, self.kills_left = place, kills
         self.random = np.random.default_rng(kills)
         self.script = place / "script.sql"
-        self.script.write_text(SCRIPT, encoding="utf-8")
+        self.script.write_text(script, encoding="utf-8")
         self.state = Files.at(place / "state")
         self.process: subprocess.Popen[bytes] | None = None
         self.kill_at: float | None = None
@@ -195,21 +197,26 @@ class Harness:
     def manifest(self) -> manifest.Manifest:
         return manifest.latest(self.state.below("manifest")) or manifest.Manifest()
 
-    def change(self, action: str, name: str) -> None:
+    def change(self, action: str, name: str, text: str = "") -> None:
         registry = Registry(self.state.below("registry"))
-        asked = registry.ask(action, name, query(name) if action == "add" else "")
+        asked = registry.ask(action, name, query(name) if action == "add" else text)
         self.until(f"{action} {name}", lambda: not registry.is_waiting(asked))
         # What is out of the inbox takes effect with the batch that took it out, which may still fail.
         batch = self.manifest().batch
         self.until("the next batch", lambda: self.manifest().batch > batch)
 
     def catch_up(self) -> None:
-        """Until no work is deferred."""
+        """Until no work is deferred and nothing is owed."""
 
         def done() -> bool:
-            return not self.manifest().deferred
+            found = self.manifest()
+            return not found.deferred and not found.owing
 
         self.until("the rest of the work", done)
+
+    def spilled(self) -> int:
+        """How many segments are on disk only."""
+        return sum(entry.on_disk for slot in self.manifest().slots.values() for entry in slot.shard.segments)
 
     def finish(self) -> None:
         """Ends the run once the last batch can be seen: committed results become visible a moment after the commit."""
@@ -228,9 +235,10 @@ class Harness:
                 return
 
 
-def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    harness = Harness(tmp_path, KILLS)
-    files = 0
+@pytest.mark.parametrize("memory", ["", "300 kB"])
+def test_kills_lose_and_double_nothing(tmp_path: Path, memory: str) -> None:
+    harness = Harness(tmp_path, KILLS, SCRIPT + (f"SET memory = '{memory}'; SET slots = 2;\n" if memory else ""))
+    files, on_disk, tables = 0, 0, set()
     since = {"added": 3, "for_a_while": 4, "three_added": 3, "several_keys_added": 5}
     until = {"for_a_while": 6}
     try:
@@ -243,12 +251,18 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
                 if file == last:
                     harness.catch_up()  # what a dropped query still waits for is dropped with it
                     harness.change("drop", name)
+            if memory and file % 2:
+                harness.change("slots", "", str(harness.random.integers(1, 6)))
             harness.put(file)
+            on_disk = max(on_disk, harness.spilled())
+            tables.add(harness.manifest().routing)
         harness.finish()
     finally:
         harness.close()
     assert len(harness.killed) == KILLS, f"killed {harness.killed}"
     assert len(harness.killed_after) >= KILLS // 3, f"killed after batches {harness.killed_after} only"
+    assert bool(memory) == (on_disk > 0), f"{on_disk} segments were on disk"
+    assert bool(memory) == (len(tables) > 2), "groups have changed slots"
     check(tmp_path, files, since, until)
 
 
