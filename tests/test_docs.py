@@ -20,6 +20,7 @@ from millstream.errors import ScriptErrors
 from millstream.model import SETTINGS, Settings
 from millstream.model.duration import text as length
 from millstream.model.functions import BUILTINS, Function
+from millstream.model.sizes import text as size
 from millstream.sql.stream import OURS
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +103,8 @@ def test_every_setting_function_and_option_is_documented() -> None:
             if setting.choices
             else f"'{length(default)}'"
             if setting.kind == "duration"
+            else f"'{size(default)}'"
+            if setting.kind == "size"
             else f"{default:g}"
         )
         assert f"| `{setting.name}` | `{shown}` |" in text

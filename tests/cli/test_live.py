@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 
 from millstream.cli.history import History
 from millstream.cli.live import line, view
+from millstream.cli.screen import Screen
 from millstream.cli.summary import summary_json, summary_lines
 from millstream.model.interval import Interval
 from millstream.pipeline.progress import BatchProgress, Response, SliceState
@@ -24,7 +25,16 @@ PLACES = {"near": "state/s/results/near", "far": "kafka sink"}
 
 
 def batch(
-    number: int, *, rows: int = 1_000, late: int = 0, deferred: int = 0, queries: tuple[str, ...] = ("near", "far")
+    number: int,
+    *,
+    rows: int = 1_000,
+    late: int = 0,
+    deferred: int = 0,
+    queries: tuple[str, ...] = ("near", "far"),
+    limit: int = 0,
+    on_disk: int = 0,
+    owing: int = 0,
+    adaptation: str = "",
 ) -> BatchProgress:
     """A batch that took half a second and was committed `number` seconds after noon."""
     cuts = [-60 * SECOND, -SECOND, SECOND, 60 * SECOND]
@@ -37,7 +47,12 @@ def batch(
         state_bytes=rows * number * 30,
         slices={"chain 1": tuple(SliceState(Interval(lo, hi), rows + hi // SECOND) for lo, hi in pairwise(cuts))},
         lag_seconds={"T": 12.5, "H": 400.0},
+        memory_bytes=rows * number * 30 - on_disk,
+        memory_limit=limit,
+        disk_bytes=on_disk,
         deferred=deferred,
+        owing=owing,
+        adaptation=adaptation,
         held_back=deferred > 5,
         seconds=0.5,
         split={"read": 0.04, "restore": 0.01, "join": 0.2, "write": 0.05, "commit": 0.05, "spark": 0.15},
@@ -55,6 +70,50 @@ def test_the_view(golden: Golden) -> None:
     history = History.of([batch(1), batch(2, late=3), batch(3, deferred=7)], WINDOWS)
     history.messages += ["query odd is stopped: ValueError: no"]
     golden("view.txt", shown(view(history, "s")))
+
+
+MOVED = "memory is not balanced: b has 20 kB, a 70 kB; from a to b go 2 groups with 25 kB"
+
+
+def test_the_view_when_memory_is_short(golden: Golden) -> None:
+    some = [batch(1, limit=80_000), batch(2, limit=80_000, adaptation=MOVED)]
+    history = History.of([*some, batch(3, limit=80_000, on_disk=60_000, owing=7)], WINDOWS)
+    golden("view_memory.txt", shown(view(history, "s")))
+
+
+def test_what_is_left_to_clean_up_is_shown_while_no_rows_come() -> None:
+    """Of as many groups as owed results when rows last came."""
+    history = History()
+    for number, (rows, owing) in enumerate([(1_000, 90), (1_000, 40), (0, 40), (0, 10), (0, 1), (0, 0)], start=1):
+        history.add(batch(number, rows=rows, owing=owing))
+        left = [one for one in shown(view(history, "s")).splitlines() if one.startswith("clean-up")]
+        assert [one.split(maxsplit=2)[2] for one in left] == (
+            [f"{owing} of 40 groups left"] if owing and not rows else []
+        )
+    history.add(batch(7, owing=3))
+    history.add(batch(8, rows=0, owing=3))
+    assert "3 of 3 groups left" in shown(view(history, "s"))
+
+
+def test_the_last_decision_has_a_line_of_its_own_and_pushes_no_warning_out() -> None:
+    history = History.of([], WINDOWS)
+    history.messages.append("query odd is stopped: ValueError: no")
+    for number in range(1, 9):
+        history.messages.append(f"batch {number}: memory is full of {number}")
+        history.add(batch(number, adaptation=f"memory is full of {number}"))
+    text = shown(view(history, "s"))
+    assert "query odd is stopped" in text
+    assert text.count("memory is full of") == 1
+    assert "batch 8: memory is full of 8" in text
+
+
+def test_a_batch_that_only_cleans_up_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen("s")
+    for owing in (2, 1, 0):
+        screen.batch(batch(1, rows=0, queries=(), owing=owing), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("2 groups owe results")
+    assert second.endswith("1 group owes results")
 
 
 def test_the_view_before_the_first_batch(golden: Golden) -> None:
@@ -76,12 +135,18 @@ def test_many_queries_and_slices_fit_a_terminal() -> None:
 
 
 def test_lines(golden: Golden) -> None:
-    golden("lines.txt", "\n".join(line(one) for one in (batch(1), batch(2, late=3, deferred=1))))
+    short = batch(3, limit=50_000, on_disk=50_000), batch(4, limit=50_000, on_disk=80_000, owing=1, deferred=1)
+    golden("lines.txt", "\n".join(line(one) for one in (batch(1), batch(2, late=3, deferred=1), *short)))
 
 
 def test_the_summary(golden: Golden) -> None:
     history = History.of([batch(1), batch(2, late=3), batch(3, queries=("near", "gone"), deferred=2)], WINDOWS)
     golden("summary.txt", "\n".join(summary_lines(history, "state/s", PLACES)))
+
+
+def test_the_summary_when_memory_is_short(golden: Golden) -> None:
+    last = batch(2, limit=50_000, on_disk=20_000, owing=7)
+    golden("summary_memory.txt", "\n".join(summary_lines(History.of([last], WINDOWS), "state/s", PLACES)))
 
 
 def test_the_summary_of_nothing() -> None:
@@ -95,6 +160,14 @@ def test_the_summary_for_machines() -> None:
     assert found["rows_in"] == {"T": 2_000, "H": 1_000}
     assert found["queries"]["far"] == {"rows": 4_000, "median": 0.25, "p99": 1.0, "results": "kafka sink"}
     assert found["error"] == "broken"
+    last = batch(2, limit=50_000, on_disk=20_000, owing=7)
+    short = summary_json(History.of([last], WINDOWS), "state/s", PLACES, None)
+    assert [short[name] for name in ("memory_bytes", "memory_limit", "disk_bytes", "owing")] == [
+        40_000,
+        50_000,
+        20_000,
+        7,
+    ]
 
 
 def test_rates_are_those_of_the_last_ten_seconds() -> None:

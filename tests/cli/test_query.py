@@ -195,7 +195,13 @@ def test_what_the_running_pipeline_refuses_is_told_with_the_reason(directory: Di
 @pytest.mark.usefixtures("directory")
 @pytest.mark.parametrize(
     "command",
-    [["query", "list", "d"], ["query", "drop", "d", "near"], ["query", "add", "d", "a.sql"], ["check", "s.sql"]],
+    [
+        ["query", "list", "d"],
+        ["query", "drop", "d", "near"],
+        ["query", "add", "d", "a.sql"],
+        ["check", "s.sql"],
+        ["rescale", "d", "--slots", "3"],
+    ],
 )
 def test_spark_is_not_loaded(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "s.sql").write_text(SCRIPT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_without_a_limit_there_are_no_orders() -> None:
 def test_at_first_memory_is_divided_evenly() -> None:
     assert told(Adapting(settings(memory=100))) == Orders(share=50)
     assert told(Adapting(settings(memory=100, adaptation="move"))).share == 1 << 62, "it moves, and never spills"
+
+
+@pytest.mark.parametrize(("memory", "spills"), [(400, False), (300, True)])
+def test_every_executor_has_the_memory_for_itself(memory: int, spills: bool) -> None:
+    """Productive groups make others spill only where the state does not fit into all executors together."""
+    adapting = Adapting(settings(memory=memory, adaptation="active_disk"))
+    one, other = reports([LEFT, LEFT[::-1]], ["x", "y"])
+    adapting.learn([replace(one, served={("q", 1): 1_000}), replace(other, served={("q", 1): 10})], EVEN)
+    assert bool(told(adapting).why) == spills
 
 
 def test_slots_of_one_executor_share_its_memory_by_need() -> None:

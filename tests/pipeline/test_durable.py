@@ -53,13 +53,19 @@ def test_a_slot_syncs_what_it_wrote_and_nothing_else(tmp_path: Path, synced: Cal
     segments = Files.at(tmp_path / "segments")
     segments.make()
     rows = pa.RecordBatch.from_pydict({"k": [1]})
-    names = [keep_rows(segments, f"{batch:08}-000-0123456789-held-q", rows) for batch in (1, 2)]
+    names = [
+        keep_rows(segments, f"{batch:08}-000-0123456789-held-{query}", rows)
+        for batch, query in ((1, "q"), (2, "r"), (2, "s"))
+    ]
     writer = Writer(OWN, 2, 0, "0123456789")
     writer.write([Target("q", str(tmp_path / "q"))], rows)
     (output,) = writer.close()
-    chain = ChainManifest(held=(HeldEntry("q", 1, names[0]), HeldEntry("r", 1, names[1])))
-    sync_slot(segments, "00000002-000-0123456789-", ShardManifest(chains={"A B": chain}), writer.syncing)
-    assert sorted(synced()) == sorted([f"sync {names[1]}.arrow", f"sync {output.staged}"])
+    stays, leaves = (
+        ShardManifest(chains={"A B": ChainManifest(held=held)})
+        for held in ((HeldEntry("q", 1, names[0]), HeldEntry("r", 1, names[1])), (HeldEntry("s", 1, names[2]),))
+    )
+    sync_slot(segments, "00000002-000-0123456789-", (stays, leaves), writer.syncing)
+    assert sorted(synced()) == sorted([f"sync {names[1]}.arrow", f"sync {names[2]}.arrow", f"sync {output.staged}"])
 
 
 def test_nothing_is_synced_where_nobody_wants_it(tmp_path: Path, synced: Callable[[], list[str]]) -> None:

@@ -253,6 +253,7 @@ def test_an_edited_script_goes_on_with_the_state(mill: Callable[..., Any]) -> No
         assert rows, name
         same(second.results(name.upper()), rows)
     assert [said for said in second.said if "2 slots become 3: 341 groups move" in said]
+    assert sorted(second.pipeline.executors) == [0, 1, 2]
     other = after.replace("v DOUBLE", "v DOUBLE, more INT")
     with pytest.raises(ScriptError, match="stream A has changed: columns was"):
         mill(other).pipeline.drain()

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.compile import compile_script
+from millstream.engine.chain_manifest import ChainManifest, DeferredUnit
 from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
 from millstream.engine.shard_manifest import ShardManifest
-from millstream.pipeline.manifest import Manifest
+from millstream.pipeline.manifest import Manifest, SlotManifest
 from millstream.pipeline.progress import progress
 from millstream.pipeline.slot import SlotReport
 from millstream.pipeline.step import CommittedBatch
@@ -33,12 +34,14 @@ AGES = st.sampled_from([0, 1, 9, 10, 11, 30, 59])
 
 def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
     """Batch 3, which came at 100 s, began at 101 s, was worked on for 2 s and published at 104 s."""
+    slots = {one.slot: SlotManifest(one.token, one.state) for one in reports}
     whole = CommittedBatch(
-        manifest=Manifest(batch=3, greatest={"A": 90 * SECOND}),
+        manifest=Manifest(batch=3, greatest={"A": 90 * SECOND}, slots=slots),
         plan=PLAN,
         reports=reports,
         watermarks={},
         arrived={2: 98 * SECOND, 3: 100 * SECOND},
+        adaptation="",
         began=101.0,
         worked=103.0,
         committed=103.5,
@@ -51,15 +54,20 @@ Placed = tuple[int, SegmentEntry]
 """A segment of the pool at a position."""
 
 
-def report(slot: int, *segments: Placed, **told: Any) -> SlotReport:
+def report(slot: int, *segments: Placed, deferred: int = 0, owing: int = 0, **told: Any) -> SlotReport:
     pools = {
         name: PoolManifest(segments=tuple(one for at, one in segments if at == position))
         for position, name in enumerate(CHAIN.pools)
     }
-    return SlotReport(slot=slot, task=slot, token=f"run {slot}", state=ShardManifest(pools=pools), **told)
+    unit = DeferredUnit(probe=1, at=LEFT, lookup=((1,),), lo=0, hi=1)
+    chains = {CHAIN.signature: ChainManifest(ledger=(unit,) * deferred)}
+    state = ShardManifest(pools=pools, chains=chains, owing=owing)
+    return SlotReport(slot=slot, task=slot, token=f"run {slot}", state=state, **told)
 
 
-def segment(position: int, rows: int, first: int, last: int, hidden_from: tuple[str, ...] = ()) -> Placed:
+def segment(
+    position: int, rows: int, first: int, last: int, hidden_from: tuple[str, ...] = (), *, on_disk: bool = False
+) -> Placed:
     return position, SegmentEntry(
         number=1,
         name="s",
@@ -70,6 +78,7 @@ def segment(position: int, rows: int, first: int, last: int, hidden_from: tuple[
         first=first,
         last=last,
         hidden_from=hidden_from,
+        on_disk=on_disk,
     )
 
 
@@ -156,6 +165,40 @@ def test_state_that_several_chains_read_is_counted_once() -> None:
     found = progress(done(replace(report(0), state=state), plan=plan))
     assert (found.state_rows, found.state_bytes) == (7, 56)
     assert list(found.slices) == ["chain 1", "chain 2", "chain 3"]
+
+
+def test_state_is_in_memory_or_on_disk_and_groups_owe_results() -> None:
+    here = report(0, segment(LEFT, 5, 0, 0), segment(RIGHT, 3, 0, 0, on_disk=True), owing=0b101)
+    there = report(1, segment(LEFT, 2, 0, 0, on_disk=True), owing=0b10)
+    found = progress(done(here, there, adaptation="memory is not balanced"))
+    assert (found.memory_bytes, found.disk_bytes, found.state_bytes) == (40, 40, 80)
+    assert (found.owing, found.adaptation) == (3, "memory is not balanced")
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({}, 0),
+        ({"memory": "2 kB"}, 4_000),
+        ({"memory": "2 kB", "adaptation": "disk"}, 4_000),
+        ({"memory": "2 kB", "adaptation": "move"}, 0),
+        ({"memory": "2 kB", "adaptation": "none"}, 0),
+    ],
+    ids=str,
+)
+def test_the_limit_is_that_of_all_executors_where_it_is_kept(settings: dict[str, str], limit: int) -> None:
+    plan = compile_script(f"{STREAMS} CREATE QUERY q AS {PAIR} WINDOW 10 SECONDS;", settings=settings)
+    reports = (report(slot, executor=executor) for slot, executor in enumerate(("a", "a", "b")))
+    assert progress(done(*reports, plan=plan)).memory_limit == limit
+
+
+def test_groups_that_have_just_moved_are_in_the_state() -> None:
+    """The sender no longer reports them, and the receiver not yet: the manifest names them."""
+    moved = report(1, segment(LEFT, 5, 0, 0), deferred=2, owing=0b10)
+    manifest = Manifest(batch=3, slots={1: SlotManifest("after", moved.state)})
+    found = progress(done(report(0), report(1), manifest=manifest))
+    assert (found.state_rows, found.memory_bytes, found.deferred, found.owing) == (5, 40, 2, 1)
+    assert sum(one.rows for one in found.slices["chain 1"]) == 5
 
 
 def test_it_can_be_written_as_json() -> None:

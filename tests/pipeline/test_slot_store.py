@@ -120,4 +120,4 @@ def test_the_last_part_that_goes_closes_the_files_and_leaves_them(tmp_path: Path
 
 def numbered(whole: Segment, number: int) -> Segment:
     """A part with this number."""
-    return picked(number, whole, np.array([0]), 1)
+    return picked(number, whole, np.array([0]), whole.row_keys()[:1], 1)

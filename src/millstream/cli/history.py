@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from millstream.pipeline.progress import BatchProgress
@@ -47,7 +48,11 @@ def _quantile(times: Counter[float], share: float) -> float:
 
 @dataclass(slots=True)
 class History:
-    """Totals of a run. `windows` holds the queries in force, each with its interval in words."""
+    """Totals of a run. `windows` holds the queries in force, each with its interval in words.
+
+    `adaptation` is what was last done about memory, and why. `owed` is how many groups owed results when rows last
+    came, or more since.
+    """
 
     windows: dict[str, str] = field(default_factory=dict)
     batches: int = 0
@@ -60,6 +65,8 @@ class History:
     split: dict[str, float] = field(default_factory=dict)
     recent: deque[BatchProgress] = field(default_factory=lambda: deque(maxlen=_RECENT))
     messages: list[str] = field(default_factory=list)
+    adaptation: str = ""
+    owed: int = 0
 
     @classmethod
     def of(cls, batches: Iterable[BatchProgress], windows: Mapping[str, str]) -> History:
@@ -80,7 +87,16 @@ class History:
             self.waits.setdefault(query, Waits()).add(response.rows, response.median, response.p99)
         for part, spent in parts(batch).items():
             self.split[part] = self.split.get(part, 0.0) + spent
+        if batch.adaptation:
+            self._note(f"batch {batch.batch}: {batch.adaptation}")
+        self.owed = batch.owing if any(batch.rows_in.values()) else max(batch.owing, self.owed)
         self.recent.append(batch)
+
+    def _note(self, adaptation: str) -> None:
+        """It has come as a message too, but has a line of its own: it must not push warnings out."""
+        self.adaptation = adaptation
+        with suppress(ValueError):
+            self.messages.remove(adaptation)
 
     @property
     def last(self) -> BatchProgress | None:

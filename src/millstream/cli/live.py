@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from millstream.cli.history import History, parts
-from millstream.cli.words import bar, count, counted, seconds, size
+from millstream.cli.words import bar, count, counted, memory, seconds, size
 from millstream.model.interval import cut_text
 from millstream.pipeline.progress import BatchProgress, SliceState
 
@@ -31,6 +31,8 @@ def line(batch: BatchProgress) -> str:
         f"{batch.seconds:.2f} s ({split})",
         f"state {count(batch.state_rows)} rows, {size(batch.state_bytes)}",
     ]
+    if memory(batch):
+        shown.append(memory(batch))
     if batch.late:
         shown.append(f"{count(sum(batch.late.values()))} late")
     if batch.deferred:
@@ -55,7 +57,7 @@ def view(history: History, title: str, now: float | None = None) -> RenderableTy
         Text(),
         _queries(history, now),
         Text(),
-        *_state(last),
+        *_state(history, last),
         Text(),
         *_batch(last),
         *_messages(history),
@@ -109,10 +111,11 @@ def _queries(history: History, now: float | None) -> Table:
     return table
 
 
-def _state(last: BatchProgress) -> list[RenderableType]:
+def _state(history: History, last: BatchProgress) -> list[RenderableType]:
     waiting = f", {counted(last.deferred, 'unit')} deferred" if last.deferred else ""
     waiting += ", reading is held back" if last.held_back else ""
     lines: list[RenderableType] = [Text(f"state {count(last.state_rows)} rows, {size(last.state_bytes)}{waiting}")]
+    lines += _memory(history, last)
     for chain, slices in last.slices.items():
         if len(last.slices) > 1:
             lines.append(Text(chain, style="dim"))
@@ -124,6 +127,21 @@ def _state(last: BatchProgress) -> list[RenderableType]:
         for lo, hi, rows in thin:
             grid.add_row(cut_text(lo), f"to {cut_text(hi)}", count(rows), Text(bar(rows, most, _BAR), style="blue"))
         lines.append(grid)
+    return lines
+
+
+def _memory(history: History, last: BatchProgress) -> list[RenderableType]:
+    """Where the state is, how far clean-up has come while there are no rows, and what was last done and why."""
+    lines: list[RenderableType] = [Text(memory(last))] if memory(last) else []
+    if last.owing and not any(last.rows_in.values()):
+        done = history.owed - last.owing
+        drawn = bar(done, history.owed, _BAR)
+        left = (
+            f"clean-up {drawn}{'░' * (_BAR - len(drawn))} {count(last.owing)} of {counted(history.owed, 'group')} left"
+        )
+        lines.append(Text(left, style="blue"))
+    if history.adaptation:
+        lines.append(Text(history.adaptation, style="dim"))
     return lines
 
 

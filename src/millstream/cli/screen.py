@@ -21,7 +21,7 @@ from millstream.pipeline.progress import BatchProgress
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """Shows a line per batch, except for batches without rows in or out. The other screens extend this one."""
+    """Shows a line per batch, except for batches that have nothing to do. The other screens extend this one."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -30,7 +30,7 @@ class Screen(AbstractContextManager["Screen"]):
     def batch(self, batch: BatchProgress, windows: Mapping[str, str]) -> None:
         self.history.windows = dict(windows)
         self.history.add(batch)
-        if any(batch.rows_in.values()) or batch.queries or batch.deferred:
+        if any(batch.rows_in.values()) or batch.queries or batch.deferred or batch.owing:
             click.echo(line(batch))
 
     def say(self, message: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.cli.history import History
-from millstream.cli.words import count, counted, near, seconds, size
+from millstream.cli.words import count, counted, memory, near, seconds, size
 
 
 def summary_lines(history: History, directory: str, places: Mapping[str, str]) -> Iterator[str]:
@@ -24,6 +24,10 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
     yield f"time in batches {seconds(history.seconds)}: {split}"
     yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
+    if memory(last):
+        yield memory(last)
+    if last.owing:
+        yield "what groups owe is found when there is room, or no new rows come, after a restart too; --drain finds all"
     if last.deferred:
         yield f"{counted(last.deferred, 'unit')} of work deferred: a restart takes them up, --drain finishes them"
     names = history.queries()
@@ -58,7 +62,11 @@ def summary_json(history: History, directory: str, places: Mapping[str, str], er
         },
         "state_rows": last.state_rows if last else 0,
         "state_bytes": last.state_bytes if last else 0,
+        "memory_bytes": last.memory_bytes if last else 0,
+        "memory_limit": last.memory_limit if last else 0,
+        "disk_bytes": last.disk_bytes if last else 0,
         "deferred": last.deferred if last else 0,
+        "owing": last.owing if last else 0,
         "split": dict(history.split),
         "messages": list(history.messages),
         "error": error,

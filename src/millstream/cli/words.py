@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from millstream.model import sizes
+
+if TYPE_CHECKING:
+    from millstream.pipeline.progress import BatchProgress
 
 BLOCKS = "▏▎▍▌▋▊▉█"
 size = sizes.text
@@ -18,6 +22,20 @@ def counted(number: int, word: str) -> str:
     """'1 query', '2 queries'."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("ch") else f"{word}s"
     return f"{number:,} {word if number == 1 else plural}"
+
+
+def memory(batch: BatchProgress) -> str:
+    """Where the state is, and whose results wait for it; empty where all of it is in memory and may be."""
+    if not (batch.memory_limit or batch.disk_bytes or batch.owing):
+        return ""
+    limit = f" of {size(batch.memory_limit)}" if batch.memory_limit else ""
+    return f"{size(batch.memory_bytes)}{limit} in memory, {size(batch.disk_bytes)} on disk" + (
+        f", {owing(batch.owing)}" if batch.owing else ""
+    )
+
+
+def owing(groups: int) -> str:
+    return f"{counted(groups, 'group')} {'owes' if groups == 1 else 'owe'} results"
 
 
 def seconds(length: float) -> str:

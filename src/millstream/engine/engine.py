@@ -61,7 +61,8 @@ class Engine:
         self._batch = 0
         self._sources: dict[str, _Source] = {}
         self._since: dict[str, tuple[Query, int]] = {}
-        self._limit = MemoryLimit.of(settings) if settings.memory and settings.adaptation != "none" else None
+        spills = settings.memory and settings.adaptation not in ("none", "move")
+        self._limit = MemoryLimit.of(settings) if spills else None
         self._follow(plan)
 
         self._shard = Shard(

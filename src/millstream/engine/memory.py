@@ -118,22 +118,27 @@ class Memory:
         return sum((pool.groups.nbytes_on_disk() for pool in self.pools.values()), none)
 
     def relieve(self, limit: MemoryLimit, batch: int) -> None:
-        """Spills groups if the shard holds more than it may."""
-        held = self.nbytes
-        if held <= limit.nbytes and not limit.extra:
-            return
-        wanted = max(limit.share * held, held - limit.nbytes) if held > limit.nbytes else 0
-        sizes = self.group_bytes()
-        groups = to_spill(
-            sizes,
-            self.statistics,
-            max(wanted, limit.extra),
-            inactive=limit.inactive,
-            productive_first=limit.productive_first,
-        )
-        if groups:
+        """Spills groups while the shard holds more than it may. What a group takes is an estimate, so one turn may not
+        be enough.
+        """
+        held = before = self.nbytes
+        wanted = float(limit.extra)
+        if held > limit.nbytes:
+            wanted = max(wanted, limit.share * held, held - limit.nbytes)
+        while wanted > 0:
+            groups = to_spill(
+                self.group_bytes(),
+                self.statistics,
+                wanted,
+                inactive=limit.inactive,
+                productive_first=limit.productive_first,
+            )
+            if not groups:
+                break
             self.spill(groups, batch)
-            self._just_spilled = held - self.nbytes
+            held = self.nbytes
+            wanted = held - limit.nbytes
+        self._just_spilled = before - held
 
     def _part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
         """Divides all pools, and the deferred units with them."""

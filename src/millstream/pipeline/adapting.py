@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -106,6 +107,7 @@ class Adapting:
     def learn(self, reports: Sequence[SlotReport], table: Sequence[int]) -> None:
         """Notes what slots have reported; `table` says which groups they have from now on."""
         found = []
+        beside = Counter(report.executor for report in reports)
         for report in reports:
             memory, groups = report.memory, group_set(g for g, slot in enumerate(table) if slot == report.slot)
             if memory is None:
@@ -115,7 +117,7 @@ class Adapting:
                     slot=report.slot,
                     executor=report.executor,
                     memory=memory.held,
-                    limit=self._settings.memory // max(1, len(reports)),
+                    limit=self._settings.memory // beside[report.executor],
                     disk=memory.on_disk,
                     results=sum(report.served.values()),
                     just_spilled=memory.just_spilled,

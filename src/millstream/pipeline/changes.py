@@ -18,6 +18,7 @@ from millstream.engine.trial import try_out
 from millstream.errors import ScriptError, ScriptErrors, Where, did_you_mean, listing
 from millstream.model.functions import Function
 from millstream.model.script import Script
+from millstream.model.settings import MOST_GROUPS
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.claims import check_claims
 from millstream.pipeline.directory import Directory
@@ -108,14 +109,7 @@ class Changes:
     def rescale(self, slots: int) -> Asked:
         """Requests another number of slots."""
         last = manifests.latest(self.directory.files.below("manifest"))
-        groups = len(last.routing) if last else slots
-        if not 1 <= slots <= groups:
-            raise ScriptError(
-                f"{slots} slots",
-                f"there are from 1 to {groups:,}, since a slot has at least one partition group",
-                "Give another number.",
-                Where(file=self.directory.location),
-            )
+        check_slots(slots, len(last.routing) if last else MOST_GROUPS, self.directory.location)
         return self._ask("slots", "", str(slots))
 
     def outcome(self, asked: Asked) -> str:
@@ -201,6 +195,16 @@ def tried(text: str, *, functions: Mapping[str, Function]) -> Plan:
     plan = compile_script(text, functions=functions)
     try_out(plan, functions)
     return plan
+
+
+def check_slots(slots: int, groups: int, place: str) -> None:
+    if not 1 <= slots <= groups:
+        raise ScriptError(
+            f"{slots:,} slots",
+            f"there are from 1 to {groups:,}, since a slot has at least one partition group",
+            "Give another number.",
+            Where(file=place),
+        )
 
 
 def already_there(name: str) -> ScriptError:

@@ -14,7 +14,7 @@ from millstream.model.functions import Function
 from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.stream import Stream
-from millstream.pipeline.changes import Changes
+from millstream.pipeline.changes import Changes, check_slots
 from millstream.pipeline.claims import can_be_claimed, check_claims, claim
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import located
@@ -177,6 +177,7 @@ class Control:
 
     def _apply(self, entry: Entry, callback: Callback | None = None) -> None:
         if entry.action == "slots":
+            check_slots(int(entry.text), self.planned().script.settings.groups, self.directory.location)
             self._record(entry)
             return
         if entry.action == "add":

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.model.interval import Interval
+from millstream.pipeline.adaptation import STRATEGIES
+from millstream.pipeline.adaptation.decision import DEFAULTS
 from millstream.plan.nodes import RIGHT
 
 if TYPE_CHECKING:
@@ -36,9 +38,10 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
-    `memory_bytes` of the state are in memory, `disk_bytes` on disk only; `owing` partition groups have results that
-    wait for it. `adaptation` says what has been done about memory, and why. `held_back` says that new rows had to wait
-    for this batch, `committed` is the time of the commit in seconds since 1970.
+    `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
+    `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
+    done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
+    the commit in seconds since 1970.
     """
 
     batch: int
@@ -50,6 +53,7 @@ class BatchProgress:
     slices: Mapping[str, tuple[SliceState, ...]]
     lag_seconds: Mapping[str, float]
     memory_bytes: int
+    memory_limit: int
     disk_bytes: int
     deferred: int
     owing: int
@@ -73,7 +77,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
     split["commit"] = done.published - done.worked
-    segments = [entry for report in done.reports for entry in report.state.segments]
+    segments = [entry for slot in done.manifest.slots.values() for entry in slot.shard.segments]
     return BatchProgress(
         batch=done.manifest.batch,
         rows_in=_sums(report.rows_in for report in done.reports),
@@ -84,8 +88,9 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
         slices=_slices(done),
         lag_seconds={stream: done.committed - greatest / 1e6 for stream, greatest in done.manifest.greatest.items()},
         memory_bytes=sum(entry.nbytes for entry in segments if not entry.on_disk),
+        memory_limit=_limit(done),
         disk_bytes=sum(entry.nbytes for entry in segments if entry.on_disk),
-        deferred=sum(report.deferred for report in done.reports),
+        deferred=done.manifest.deferred,
         owing=done.manifest.owing,
         adaptation=done.adaptation,
         held_back=held_back,
@@ -93,6 +98,13 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
         split=split,
         committed=done.committed,
     )
+
+
+def _limit(done: CommittedBatch) -> int:
+    """The memory for state of all executors together; 0 where nothing is spilled to keep to it."""
+    settings = done.plan.script.settings
+    spills = STRATEGIES[settings.adaptation](DEFAULTS).spills
+    return settings.memory * len({report.executor for report in done.reports}) if spills else 0
 
 
 def _sums(parts: Any) -> dict[str, int]:
@@ -129,9 +141,9 @@ def _slices(done: CommittedBatch) -> dict[str, tuple[SliceState, ...]]:
     for number, chain in enumerate(done.plan.chains, 1):
         entries = [
             (position, entry)
-            for report in done.reports
+            for slot in done.manifest.slots.values()
             for position, pool in enumerate(chain.pools)
-            for entry in report.state.pools[pool].segments
+            for entry in slot.shard.pools[pool].segments
             if chain.signature not in entry.hidden_from
         ]
         newest = max((entry.last for _, entry in entries), default=0)

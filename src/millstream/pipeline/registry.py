@@ -66,6 +66,8 @@ class Entry:
             kind = _KINDS.get(one.name, str)
             if not isinstance(getattr(self, one.name), kind):
                 raise ScriptError(f"{one.name} = {getattr(self, one.name)!r}", f"it is a {kind.__name__}", "Mend it.")
+        if self.action == "slots" and not (self.text.isdecimal() and int(self.text)):
+            raise ScriptError(f"slots = {self.text!r}", "it is a whole number from 1 on", "Mend it.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,6 @@ class SlotReport:
     rows_in: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     served: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    deferred: int = 0
     oldest_held: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: str = ""
@@ -238,7 +237,6 @@ def _run(
         rows_in=output.rows_in,
         late=late.counts(output.late),
         served=served,
-        deferred=shard.deferred,
         oldest_held=shard.oldest_held,
         seconds=clock.spent,
         executor=executor(),

@@ -21,8 +21,9 @@ spark = make_session(
         "spark.cores.max": "2",
     },
 )
-pipeline = Pipeline("cluster", place / "state", script=text, spark=spark)
+said: list[str] = []
+pipeline = Pipeline("cluster", place / "state", script=text, spark=spark, tell=said.append)
 for stream in compile_script(text).script.streams:
     pipeline.read(stream.name, "parquet", path=str(place / "in" / stream.name), maxFilesPerTrigger="1")
 pipeline.drain()
-sys.stdout.write(json.dumps(pipeline.executors))
+sys.stdout.write(json.dumps({"executors": pipeline.executors, "said": said}))

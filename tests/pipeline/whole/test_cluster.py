@@ -1,4 +1,6 @@
-"""A standalone cluster of two executors, from the pip package alone, gives what the engine gives."""
+"""A standalone cluster of two executors, from the pip package alone, gives what the engine gives, also when partition
+groups move from one to the other.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,7 @@ SCRIPT = "\n".join(
         "SET slots = 4;",
     ]
 )
+MOVING = "SET memory = '1 MB'; SET move_threshold = 1; SET move_interval = '0 seconds'; SET move_least = '1 B';"
 BATCHES = 4
 
 
@@ -86,13 +89,14 @@ def test_two_executors(master: str, tmp_path: Path) -> None:
     for stream in plan.script.streams:
         write_batches(tmp_path / "in" / stream.name, stream, rows[stream.name], BATCHES)
     script = tmp_path / "script.sql"
-    script.write_text(SCRIPT, encoding="utf-8")
+    script.write_text(SCRIPT + MOVING, encoding="utf-8")
     driver = Path(__file__).with_name("cluster_driver.py")
     command = [sys.executable, str(driver), master, str(tmp_path), str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    places = json.loads(done.stdout.splitlines()[-1])
-    assert len(set(places.values())) == 2, f"both executors work: {places}"
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert len(set(told["executors"].values())) == 2, f"both executors work: {told}"
+    assert any("memory is not balanced" in said and " go " in said for said in told["said"]), told["said"]
     expected = run(SCRIPT, rows)
     for query in plan.script.queries:
         found = read_results(target_of(query, f"{tmp_path}/state/results", "own"), query)
