@@ -45,6 +45,8 @@ class Sample:
     """The bytes that went to disk in the batch."""
     cpu: float
     """CPU seconds of all machines together, with all that was decided and moved."""
+    moving: float = 0.0
+    """CPU seconds of deciding and moving alone."""
     moved: int = 0
     """How many groups have moved after it."""
     copied: int = 0
@@ -109,6 +111,7 @@ class Machines:
         began = time.process_time()
         found = [self._run_on(number, sent[number]) for number in range(len(self._machines))]
         loads = tuple(self._load(number, results) for number, results in enumerate(found))
+        ran = time.process_time()
         decision = self._strategy.decide(ClusterLoad(slots=loads, estimated=self._estimated), now)
         copied = self._follow(decision)
         return Sample(
@@ -117,6 +120,7 @@ class Machines:
             disk=[one.disk for one in loads],
             spilled=[one.just_spilled for one in loads],
             cpu=time.process_time() - began,
+            moving=time.process_time() - ran,
             moved=sum(len(members(move.groups)) for move in decision.moves),
             copied=copied,
             reason=decision.reason,

@@ -76,11 +76,12 @@ class Move:
         # Other load on the machine makes a turn longer, never shorter.
         costs = {name: min(some) for name, some in turns.items()}
         header = f"  {'':<24}{'moves':>7}{'groups':>8}{'bytes copied':>14}"
-        yield f"{header}{'CPU s':>8}{'slowest':>9}{'throughput to none':>20}"
+        yield f"{header}{'CPU s':>8}{'slowest':>9}{'moving':>8}{'throughput to none':>20}"
         for name, one in found.items():
             moved, copied = (sum(getattr(sample, what) for sample in one.samples) for what in ("moved", "copied"))
             ratio = costs[NONE] / costs[name]
-            cpu = f"{costs[name]:>8.2f}{max(turns[name]):>9.2f}"
+            moving = sum(sample.moving for sample in one.samples)
+            cpu = f"{costs[name]:>8.2f}{max(turns[name]):>9.2f}{moving:>8.2f}"
             yield f"  {name:<24}{one.moves:>7}{moved:>8,}{copied:>14,}{cpu}{ratio:>20.2f}"
         others = [name for name in found if name != NONE]
         least = min(costs[NONE] / costs[name] for name in others)
