@@ -183,6 +183,30 @@ def three_way(rows: int, batches: int, rounds: int, native: bool, place: Path | 
     _show(report(rows, batches, rounds, native=native, place=place, tell=_tell))
 
 
+@bench.command()
+@click.option("--rows", type=int, default=400_000, show_default=True, help="Rows of each of two streams.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@click.option("--rounds", type=int, default=2, show_default=True, help="Turns that runs with idle groups take.")
+@_PLACE
+def memory(rows: int, batches: int, rounds: int, place: Path | None) -> None:
+    """State ten times the limit: the workers' memory, throughput where the working set fits, every row checked."""
+    from millstream.lab.bench.memory import report
+
+    _show(report(rows, batches, rounds, place, _tell))
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=600, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=30, show_default=True, help="Batches the rows come in.")
+@click.option("--native/--no-native", default=True, show_default=True, help="Whether to run a native Spark join too.")
+@_PLACE
+def rescale(seconds: int, batches: int, native: bool, place: Path | None) -> None:
+    """Fifty queries on 2, then 6, then 3 slots without a restart, and what a native Spark join needs for that."""
+    from millstream.lab.bench.rescale import report
+
+    _show(report(seconds, batches, place=place, tell=_tell, native=native))
+
+
 @bench.command("op-sched-sql")
 @click.option("--rate", type=float, default=8_000, show_default=True, help="Rows a second of event time, all streams.")
 @click.option("--seconds", type=int, default=60, show_default=True, help="Seconds of event time, a file each.")
@@ -262,6 +286,39 @@ def op_sched(figure: str | None, seconds: float, out: Path) -> None:
 
     shown = {"tables": tables.report, "2": lambda: figures.report(out, seconds)}
     _figures(figure, shown, {"3": "2", "4": "2"})
+
+
+@paper.command("state-adapt")
+@click.option(
+    "--figure",
+    type=click.Choice(["9", "10", "11", "12", "14", "15", "16", "17", "20", "21"]),
+    help="One figure; all if left out.",
+)
+@click.option("--tuples", type=int, default=100_000, show_default=True, help="Tuples of each of the three streams.")
+@click.option("--rounds", type=int, default=3, show_default=True, help="Turns each run of Figures 14 to 16 takes.")
+@_out
+def state_adapt(figure: str | None, tuples: int, rounds: int, out: Path) -> None:
+    """Adapting state: how much and what goes to disk (9 to 12), moves (14 to 17), both at once (20, 21)."""
+    from millstream.lab.papers.state_adapt.both import Both
+    from millstream.lab.papers.state_adapt.disk import Disk
+    from millstream.lab.papers.state_adapt.move import Move
+
+    disk = Disk(out=out, tuples=tuples, tell=_tell)
+    move = Move(out=out, tuples=tuples, rounds=rounds, tell=_tell)
+    both = Both(out=out, tuples=tuples, tell=_tell)
+    _figures(
+        figure,
+        {
+            "9": disk.figures_9_and_10,
+            "11": disk.figure_11,
+            "12": disk.figure_12,
+            "14": move.figures_14_to_16,
+            "17": move.figure_17,
+            "20": both.figure_20,
+            "21": both.figure_21,
+        },
+        {"10": "9", "15": "14", "16": "14"},
+    )
 
 
 def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str]]], same: Mapping[str, str]) -> None:

@@ -145,9 +145,11 @@ class Memory:
             wanted = held - limit.nbytes
         self._just_spilled = before - held
 
-    def _part(self, groups: Groups) -> Parts:
+    def _part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
         """Divides all pools, and the deferred units with them."""
-        parts = {number: both for pool in self.pools.values() for number, both in pool.part(groups).items()}
+        parts = {
+            number: both for pool in self.pools.values() for number, both in pool.part(groups, on_disk=on_disk).items()
+        }
         for chain in self.chains:
             chain.ledger.add(chain.part(parts))
         return parts
@@ -157,7 +159,8 @@ class Memory:
         groups &= self.grouping.set_of(self.group_bytes() > 0)
         if not groups:
             return
-        self._part(groups)
+        # What is on disk already may stay in one piece, unless deferred units name it.
+        self._part(groups, on_disk=bool(self.busy()))
         for pool in self.pools.values():
             if pool.groups.is_grouped:
                 pool.spill(groups)

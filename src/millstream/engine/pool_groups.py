@@ -100,8 +100,8 @@ class PoolGroups:
             found += segment.group_bytes
         return found
 
-    def part(self, groups: Groups) -> Parts:
-        """Divides every segment into the rows of these groups and the others."""
+    def part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
+        """Divides every segment into the rows of these groups and the others; those on disk only if asked to."""
         if not self.is_grouped:
             return {}
         self._log.keep()
@@ -115,19 +115,21 @@ class PoolGroups:
             else:
                 parts[segment.number] = both = self._divided(segment, groups)
                 there += both
-        on_disk = []
-        for one in self._log.on_disk:
+        divided = []
+        for one in self._log.on_disk if on_disk else ():
             if not one.groups & groups:
                 parts[one.number] = (None, one)
-                on_disk.append(one)
+                divided.append(one)
             elif not one.groups & ~groups:
                 parts[one.number] = (one, None)
-                on_disk.append(one)
+                divided.append(one)
             else:
                 found = self._divided_on_disk(one, groups)
                 parts[one.number] = found
-                on_disk += [part for part in found if part is not None]
-        self._log.segments, self._log.on_disk = there, on_disk
+                divided += [part for part in found if part is not None]
+        self._log.segments = there
+        if on_disk:
+            self._log.on_disk = divided
         return parts
 
     def _divided(self, segment: Segment, groups: Groups) -> tuple[Segment, Segment]:

@@ -174,10 +174,10 @@ class PoolRun:
         """The bytes in memory."""
         return sum(one.nbytes for one in (*self._log.segments, *self._log.retired))
 
-    def part(self, groups: Groups) -> Parts:
+    def part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
         """Divides every segment into the rows of these groups and the others."""
         self._settled = None
-        return self.groups.part(groups)
+        return self.groups.part(groups, on_disk=on_disk)
 
     def spill(self, groups: Groups) -> None:
         """Sends the segments of these groups, which have been parted from the others, to disk only."""

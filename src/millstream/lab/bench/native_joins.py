@@ -56,12 +56,15 @@ def settings(store: str, cores: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NativeJoins:
-    """Native joins over the files with one state store; results and checkpoints go under `place`."""
+    """Native joins over the files with one state store; results and checkpoints go under `place`. `also` is a further
+    condition on the columns of the result.
+    """
 
     spark: SparkSession
     files: SensorFiles
     place: Path
     store: str
+    also: str = "TRUE"
 
     @classmethod
     def beside(cls, spark: SparkSession, files: SensorFiles, place: Path, store: str) -> NativeJoins:
@@ -110,7 +113,7 @@ class NativeJoins:
         )
         wide = sf.expr(f"INTERVAL {window} SECONDS")
         near = (sf.col("H_Ts") > sf.col("T_Ts") - wide) & (sf.col("H_Ts") < sf.col("T_Ts") + wide)
-        return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near)
+        return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near).where(self.also)
 
 
 def session_beside(spark: SparkSession, store: str) -> SparkSession:

@@ -29,9 +29,16 @@ def _silent(_: str) -> None:
     pass
 
 
-def _rare(number: int) -> str:
+def rare(number: int) -> str:
     """A condition that about one pair in a thousand passes, different for every query."""
     return f"T.Value + H.Value > {_RARE + number / 100:g}"
+
+
+def fifty_script(count: int = 50) -> tuple[dict[int, float], str]:
+    """The windows of so many queries in seconds, and the queries: q1, q2, ..., each with a rare condition."""
+    windows = {number: _WIDEST * number / count for number in range(1, count + 1)}
+    queries = (f"CREATE QUERY q{n} AS {select(window, rare(n))};\n" for n, window in windows.items())
+    return windows, streams_script() + "".join(queries)
 
 
 def fifty(
@@ -44,11 +51,10 @@ def fifty(
 ) -> Iterator[str]:
     """Queries that differ in window and in a rare condition, against the widest of them alone, taking turns."""
     spark = make_session("fifty")
-    windows = {number: _WIDEST * number / count for number in range(1, count + 1)}
+    windows, everything = fifty_script(count)
     scripts = {
-        "one": streams_script() + f"CREATE QUERY q{count} AS {select(_WIDEST, _rare(count))};\n",
-        "all": streams_script()
-        + "".join(f"CREATE QUERY q{n} AS {select(window, _rare(n))};\n" for n, window in windows.items()),
+        "one": streams_script() + f"CREATE QUERY q{count} AS {select(_WIDEST, rare(count))};\n",
+        "all": everything,
     }
     taken: dict[str, list[float]] = {name: [] for name in scripts}
     with tempfile.TemporaryDirectory(prefix="millstream-", dir=place) as temporary:
@@ -62,7 +68,7 @@ def fifty(
                 ran = millstream(spark, script, small if turn < 0 else files, directory)
                 if turn >= 0:
                     taken[name].append(ran.seconds)
-        right = _rare_answers(files, windows)
+        right = rare_answers(files, windows)
         given = {n: answer(directory / "results" / f"q{n}").rows for n in windows}
     one, many = (statistics.median(taken[name]) for name in scripts)
     yield f"  the widest alone  {one:6.1f} s   ({_range(taken['one'])}), {right[count]:,} rows"
@@ -71,7 +77,8 @@ def fifty(
     yield f"  every query gave as many rows as DuckDB: {'yes' if given == right else 'NO'}"
 
 
-def _rare_answers(files: SensorFiles, windows: dict[int, float]) -> dict[int, int]:
+def rare_answers(files: SensorFiles, windows: dict[int, float]) -> dict[int, int]:
+    """How many rows each query of `fifty_script` has."""
     counts = ", ".join(
         f"count(*) FILTER (apart < {round(window * 1e6)} AND total > {_RARE + n / 100:g})"
         for n, window in windows.items()
