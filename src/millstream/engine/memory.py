@@ -67,6 +67,7 @@ class Memory:
         self.pools: Mapping[PoolName, PoolRun] = {}
         self.chains: list[ChainRun] = []
         self._just_spilled = 0
+        self._measures = False
 
     @property
     def keeps_apart(self) -> bool:
@@ -77,7 +78,9 @@ class Memory:
         )
 
     def arrived(self) -> None:
-        """Notes the groups of the rows that have just arrived."""
+        """Notes the groups of the rows that have just arrived, where a limit or something spilled needs it."""
+        if not self._measures and not self.spilled.by_marks:
+            return
         for pool in self.pools.values():
             if pool.fresh:
                 flags = pool.arrived_groups()
@@ -86,8 +89,10 @@ class Memory:
 
     def measure(self, *, on: bool) -> None:
         """Whether chains count what each group gives; it takes time, and only a limit needs it."""
+        if not on and not self._measures:
+            return
+        self._measures, self._just_spilled = on, 0
         self.statistics.fade()
-        self._just_spilled = 0
         for chain in self.chains:
             chain.productivity = self.statistics if on else None
 
