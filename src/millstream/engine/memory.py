@@ -71,11 +71,9 @@ class Memory:
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether rows of different batches stay apart: in strict order, and once a query has come after a spill."""
-        marks = self.spilled.marks
-        return bool(marks) and (
-            self.strict or any(first > min(marks) for chain in self.chains for first in chain.since().values())
-        )
+        """Whether rows of different batches stay apart: in strict order, and where rows came before a query did."""
+        oldest = min((one.batch for pool in self.pools.values() for one in pool.pieces), default=0)
+        return self.strict or any(first > oldest for chain in self.chains for first in chain.since().values())
 
     def arrived(self) -> None:
         """Notes the groups of the rows that have just arrived, where a limit or something spilled needs it."""
@@ -136,6 +134,8 @@ class Memory:
                 self.statistics,
                 wanted,
                 inactive=limit.inactive,
+                # Groups that were spilled together stay together, so that they can be cleaned up together.
+                together=self.spilled.by_marks.values(),
                 productive_first=limit.productive_first,
             )
             if not groups:
@@ -156,7 +156,7 @@ class Memory:
 
     def spill(self, groups: Groups, batch: int) -> None:
         """Groups leave memory after a batch; their deferred units open them when it is their turn."""
-        groups &= self.grouping.set_of(self.group_bytes() > 0)
+        groups &= self.grouping.set_of(self.group_bytes() > 0) | self.spilled.groups
         if not groups:
             return
         # What is on disk already may stay in one piece, unless deferred units name it.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.engine.arrow import Ints
-from millstream.engine.groups import Grouping, Groups, group_set
+from millstream.engine.groups import Grouping, Groups, group_set, members
 
 _FADING = 0.9
 """What a batch's results count in the next one: groups change, and what was long ago says little."""
@@ -32,17 +33,30 @@ class GroupStatistics:
 
 
 def to_spill(
-    sizes: Ints, statistics: GroupStatistics, wanted: float, *, inactive: float, productive_first: bool = False
+    sizes: Ints,
+    statistics: GroupStatistics,
+    wanted: float,
+    *,
+    inactive: float,
+    together: Iterable[Groups] = (),
+    productive_first: bool = False,
 ) -> Groups:
     """The groups to spill so that about so many bytes leave memory: first those without rows for `inactive` seconds,
-    then those with the fewest results per byte.
+    then those with the fewest results per byte. Groups that go `together` go or stay as one.
     """
-    there = np.flatnonzero(sizes)
-    per_byte = statistics.results[there] / sizes[there]
-    active = time.time() - statistics.last_in[there] < inactive
+    count = len(sizes)
+    owner = np.arange(count)
+    for some in together:
+        owner[members(some)] = members(some)[0]
+    bytes_of, results_of = (np.bincount(owner, weights, count) for weights in (sizes, statistics.results))
+    last_in = np.zeros(count)
+    np.maximum.at(last_in, owner, statistics.last_in)
+    there = np.flatnonzero(bytes_of)
+    per_byte = results_of[there] / bytes_of[there]
+    active = time.time() - last_in[there] < inactive
     order = there[np.lexsort((-per_byte if productive_first else per_byte, active))]
-    enough = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
-    return group_set(order[:enough].tolist())
+    enough = int(np.searchsorted(np.cumsum(bytes_of[order]), wanted)) + 1
+    return group_set(np.flatnonzero(np.isin(owner, order[:enough])).tolist())
 
 
 def by_productivity(groups: Ints, sizes: Ints, statistics: GroupStatistics) -> Ints:
