@@ -66,7 +66,8 @@ class Memory:
         self.statistics = GroupStatistics(grouping)
         self.pools: Mapping[PoolName, PoolRun] = {}
         self.chains: list[ChainRun] = []
-        self._just_spilled = 0
+        self.just_spilled = 0
+        """The bytes that the last batch has spilled."""
         self._measures = False
 
     @property
@@ -89,15 +90,10 @@ class Memory:
         """Whether chains count what each group gives; it takes time, and only a limit needs it."""
         if not on and not self._measures:
             return
-        self._measures, self._just_spilled = on, 0
+        self._measures, self.just_spilled = on, 0
         self.statistics.fade()
         for chain in self.chains:
             chain.productivity = self.statistics if on else None
-
-    @property
-    def just_spilled(self) -> int:
-        """The bytes that the last batch has spilled."""
-        return self._just_spilled
 
     @property
     def nbytes(self) -> int:
@@ -143,16 +139,19 @@ class Memory:
             self.spill(groups, batch)
             held = self.nbytes
             wanted = held - limit.nbytes
-        self._just_spilled = before - held
+        self.just_spilled = before - held
 
     def _part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
         """Divides all pools, and the deferred units with them."""
-        parts = {
-            number: both for pool in self.pools.values() for number, both in pool.part(groups, on_disk=on_disk).items()
-        }
+        parts = self._parts(groups, on_disk=on_disk)
         for chain in self.chains:
             chain.ledger.add(chain.part(parts))
         return parts
+
+    def _parts(self, groups: Groups, *, on_disk: bool = True) -> Parts:
+        """Divides all pools."""
+        divided = [pool.part(groups, on_disk=on_disk) for pool in self.pools.values()]
+        return {number: both for parts in divided for number, both in parts.items()}
 
     def spill(self, groups: Groups, batch: int) -> None:
         """Groups leave memory after a batch; their deferred units open them when it is their turn."""
@@ -180,7 +179,7 @@ class Memory:
         """What another slot takes over: groups with their segments, deferred units and what they owe. No row is
         copied.
         """
-        parts = {number: both for pool in self.pools.values() for number, both in pool.part(groups).items()}
+        parts = self._parts(groups)
         chains = {chain.chain.signature: chain.saved_with(chain.part(parts)) for chain in self.chains}
         pools = {name: pool.give_up(groups) for name, pool in self.pools.items()}
         spilled = self.spilled.give_up(groups)
