@@ -13,7 +13,7 @@ from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.fan_out import PairRouter, Served
 from millstream.engine.gathered_rows import MatchRanges
 from millstream.engine.pairs import Pairs
-from millstream.engine.probe import Matches, matches, ranges
+from millstream.engine.probe import Matches, matches, ranges, searched
 from millstream.engine.segment import Segment
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.units import Unit
@@ -45,8 +45,9 @@ class Joiner:
     def _one_by_one(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
         for unit in units:
             router = self._router([unit], self._chunk)
-            for met in self._met(unit):
-                yield from router.serve(self._compiled.pairs(unit.probe, unit.at, unit.state, *met))
+            state = searched(unit.state, self._compiled.access(1 - unit.at))
+            for met in self._met(unit, state):
+                yield from router.serve(self._compiled.pairs(unit.probe, unit.at, state, *met))
             yield from router.finish()
 
     def _together(self, units: Sequence[Unit[Segment]]) -> Iterator[Served] | None:
@@ -58,9 +59,9 @@ class Joiner:
         found, took = [], []
         for unit in units:
             began = time.perf_counter_ns()
-            found.append(ranges(unit.probe, unit.at, unit.state, unit.within))
+            found.append(ranges(unit.probe, unit.at, unit.state.indexed, unit.within))
             took.append(time.perf_counter_ns() - began)
-        met = MatchRanges([unit.state for unit in units], found)
+        met = MatchRanges([unit.state.indexed for unit in units], found)
         states = met.stacked(self._chunk)
         if states is None:
             return None
@@ -73,11 +74,11 @@ class Joiner:
             for served in router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
         )
 
-    def _met(self, unit: Unit[Segment]) -> Iterator[Matches]:
+    def _met(self, unit: Unit[Segment], state: Segment) -> Iterator[Matches]:
         """The matches of a unit, timed."""
         began, found = time.perf_counter_ns(), 0
         access = self._compiled.access(1 - unit.at)
-        for some in matches(unit.probe, unit.at, unit.state, unit.within, access, self._chunk):
+        for some in matches(unit.probe, unit.at, state, unit.within, access, self._chunk):
             found += len(some[0])
             yield some
         self._statistics.done(unit.interval, unit.probe, len(unit.state), found, time.perf_counter_ns() - began)

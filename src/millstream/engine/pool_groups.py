@@ -57,7 +57,7 @@ class PoolGroups:
         """The rows of these groups. Where the key is what rows are routed by, only its index is read to find them."""
         if not self.is_grouped:
             return replace(segment, number=number, groups=groups)
-        if not self.pool.is_routed:
+        if not self.pool.is_routed or not segment.is_indexed:
             rows = np.flatnonzero(self._grouping.flags(groups).take(self.groups_of(segment)))
             return picked(number, segment, rows, segment.row_keys().take(rows), groups)
         chosen = self._grouping.flags(groups).take(self._grouping.of(segment.keys))
@@ -71,7 +71,7 @@ class PoolGroups:
             return np.zeros(self._grouping.count, dtype=np.int64)
         known = self._counted.get(segment.number)
         if known is None or known[0] is not segment:
-            if self.pool.is_routed:
+            if self.pool.is_routed and segment.is_indexed:
                 found = np.bincount(
                     self._grouping.of(segment.keys), weights=segment.counts, minlength=self._grouping.count
                 ).astype(np.int64)
@@ -178,7 +178,7 @@ class PoolGroups:
         for some in self._log.alike([opened.get(one.number) or one.open() for one in mine]):
             if len(some) > 1 and sum(one.bulk for one in some) < widths.LARGEST:
                 numbers = {one.number for one in some}
-                merged = self._log.kept(merge(self._next_number(), some))
+                merged = self._log.kept(merge(self._next_number(), some, indexed=self.pool.is_indexed))
                 self._log.on_disk = [one for one in self._log.on_disk if one.number not in numbers]
                 self._log.on_disk.append(self._spilled(merged))
 
