@@ -91,6 +91,13 @@ class GatheredRows:
         self.rows = rows.repeat(counts)
         self.positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)
 
+    @classmethod
+    def of(cls, found: Sequence[tuple[Segment, tuple[Ints, Ints]]]) -> GatheredRows:
+        """Of pairs of rows, segment by segment."""
+        rows, positions = (np.concatenate(some) for some in zip(*(pairs for _, pairs in found), strict=True))
+        stops = np.cumsum([len(pairs[0]) for _, pairs in found])
+        return cls([segment for segment, _ in found], rows, positions, np.ones(len(rows), dtype=np.int64), stops)
+
     @cached_property
     def times(self) -> Ints:
         return self._picked([segment.times for segment in self._segments])

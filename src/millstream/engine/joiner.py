@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.engine.compaction import SMALL
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.fan_out import PairRouter, Served
-from millstream.engine.gathered_rows import MatchRanges
+from millstream.engine.gathered_rows import GatheredRows, MatchRanges
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import Matches, matches, ranges, searched
 from millstream.engine.segment import Segment
@@ -52,10 +52,10 @@ class Joiner:
 
     def _together(self, units: Sequence[Unit[Segment]]) -> Iterator[Served] | None:
         """Units of one small probe: their matches are gathered before they are routed. None where one row has too many
-        matches, or the state is scanned.
+        matches.
         """
         if self._compiled.access(1 - units[0].at) == "scan":
-            return None
+            return self._scanned(units)
         found, took = [], []
         for unit in units:
             began = time.perf_counter_ns()
@@ -73,6 +73,26 @@ class Joiner:
             for state in states
             for served in router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
         )
+
+    def _scanned(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
+        """The same where the state is scanned."""
+        router, probe, at = self._router(units), units[0].probe, units[0].at
+
+        def served(found: Sequence[tuple[Segment, Matches]]) -> Iterator[Served]:
+            state = GatheredRows.of(found)
+            return router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
+
+        found: list[tuple[Segment, Matches]] = []
+        count = 0
+        for unit in units:
+            for met in self._met(unit, unit.state):
+                if count + len(met[0]) > self._chunk:
+                    yield from served(found)
+                    found, count = [], 0
+                found.append((unit.state, met))
+                count += len(met[0])
+        if found:
+            yield from served(found)
 
     def _met(self, unit: Unit[Segment], state: Segment) -> Iterator[Matches]:
         """The matches of a unit, timed."""

@@ -1,7 +1,8 @@
 """Probes: which rows of a state segment match which rows of a probing one, within an interval.
 
 Two access paths behind one function: *index* (keys and times found by binary search) and *scan* (every pair of rows
-in the window compared, block by block). Matches come out in chunks of bounded size, so a hot key needs no more memory than any other.
+in the window compared, block by block). Matches come out in chunks of bounded size, so a hot key needs no more memory
+than any other.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def _state_times(at: int, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
 
 def ranges(probe: Segment, at: int, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
     """For each probing row, where its matching rows in the state begin and end."""
-    if not probe.is_indexed or 2 * len(probe.keys) > len(probe):  # else each key is looked up once for all its rows (bench tricks)
+    if not probe.is_indexed or 2 * len(probe.keys) > len(
+        probe
+    ):  # else each key is looked up once for all its rows (bench tricks)
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))

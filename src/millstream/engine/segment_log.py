@@ -54,9 +54,7 @@ class SegmentLog:
         to spilled ones stay too, on disk.
         """
         before = self._rows()
-        alive = [
-            self._in_form(s, busy) for s in self.segments if s.number in busy or s.last + s.reach > watermark
-        ]
+        alive = [self._in_form(s, busy) for s in self.segments if s.number in busy or s.last + s.reach > watermark]
         if owed is not None:
             for gone in (s for s in self.segments if not (s.number in busy or s.last + s.reach > watermark)):
                 self.on_disk += owed(self.kept(gone))
