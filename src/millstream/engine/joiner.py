@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from millstream.engine.arrow import Ints
 from millstream.engine.compaction import SMALL
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.fan_out import PairRouter, Served
@@ -78,19 +79,19 @@ class Joiner:
         """The same where the state is scanned."""
         router, probe, at = self._router(units), units[0].probe, units[0].at
 
-        def served(found: Sequence[tuple[Segment, Matches]]) -> Iterator[Served]:
-            state = GatheredRows.of(found)
+        def served(found: Sequence[tuple[Segment, Ints, Ints]]) -> Iterator[Served]:
+            state = GatheredRows.of_pairs(found)
             return router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
 
-        found: list[tuple[Segment, Matches]] = []
+        found: list[tuple[Segment, Ints, Ints]] = []
         count = 0
         for unit in units:
-            for met in self._met(unit, unit.state):
-                if count + len(met[0]) > self._chunk:
+            for rows, state_rows in self._met(unit, unit.state):
+                if count + len(rows) > self._chunk:
                     yield from served(found)
                     found, count = [], 0
-                found.append((unit.state, met))
-                count += len(met[0])
+                found.append((unit.state, rows, state_rows))
+                count += len(rows)
         if found:
             yield from served(found)
 

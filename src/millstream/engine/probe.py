@@ -108,24 +108,31 @@ def in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Mat
 
 
 def _scan(probe: Segment, at: int, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
-    """Compares keys first, and the times of those that are equal. Where the state is in order of time, only the rows
-    between the first and the last that a block of probing rows may match are looked at.
+    """Compares keys, block by block. Where the state is in order of time, only the rows between the first and the last
+    that a block of probing rows may match are looked at; where a block has several probing rows, or the state is in
+    another order, the times of equal keys are compared too.
     """
     probe_keys, state_keys = probe.row_keys(), state.row_keys()
     first, stop = _state_times(at, interval, probe.times)
     least, greatest = differences(probe, at, state)
     is_timed = interval.lo > least or interval.hi <= greatest
-    begin, end = np.zeros(1, dtype=np.int64), np.full(1, len(state))
+    begin, end = np.zeros(len(probe), dtype=np.int64), np.full(len(probe), len(state))
     if is_timed and state.is_in_time:
         begin, end = state.times.searchsorted(first), state.times.searchsorted(stop)
     height = max(1, chunk // len(state))
+    if height == 1:
+        is_timed &= not state.is_in_time
     for top in range(0, len(probe), height):
         some = slice(top, top + height)
-        near = some if len(begin) > 1 else slice(None)
-        for left, right in _parts(int(begin[near].min()), int(end[near].max()), chunk):
-            hit = probe_keys[some, None] == state_keys[None, left:right]
-            rows, state_rows = hit.nonzero() if len(hit) > 1 else (None, hit[0].nonzero()[0])
-            rows = np.full(len(state_rows), top) if rows is None else rows + top
+        low, high = int(begin[some].min()), int(end[some].max())
+        for left in range(low, high, chunk):
+            hit = probe_keys[some, None] == state_keys[None, left : min(left + chunk, high)]
+            if height == 1:
+                state_rows = hit[0].nonzero()[0]
+                rows = np.full(len(state_rows), top)
+            else:
+                rows, state_rows = hit.nonzero()
+                rows += top
             state_rows += left
             if is_timed and len(rows):
                 times = state.times.take(state_rows)
@@ -133,7 +140,3 @@ def _scan(probe: Segment, at: int, state: Segment, interval: Interval, chunk: in
                 rows, state_rows = rows[inside], state_rows[inside]
             if len(rows):
                 yield rows, state_rows
-
-
-def _parts(begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
-    return ((left, min(left + most, end)) for left in range(begin, end, most))
