@@ -90,9 +90,7 @@ class GatheredRows:
         self.rows, self.positions = rows, positions
 
     @classmethod
-    def of_ranges(
-        cls, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints
-    ) -> GatheredRows:
+    def of_ranges(cls, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> GatheredRows:
         """Of ranges of rows, with the probing row of each; `stops` are where the ranges of each segment end."""
         first = begin >> _BITS
         blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first

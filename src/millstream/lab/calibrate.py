@@ -35,9 +35,9 @@ _WARM = 6
 _EVERY = tuple(2.5 * number for number in range(1, 13))
 _WINDOWS = ((1.0,), (30.0,), (15.0, 30.0), _EVERY)
 _KEYS = (1_000, 10_000)
-_ROUNDS = 3
+_ROUNDS, _SCAN_ROUNDS = 3, 5
 _LEAST = 0.01
-_SCANNED, _SCANNED_KEYS, _SCANNING = 5_000, (20, 2_000), (0.2, 1.0, 3.0)
+_SCANNED, _SCANNED_KEYS, _SCANNING = 5_000, (200, 5_000), (0.3, 1.0, 2.0)
 """The rate of a scanned stream, its keys, and rates of the one that probes it."""
 _STEPS = ("inserts", "searches", "pairs")
 
@@ -107,7 +107,7 @@ def _scans(insert: float) -> tuple[float, float, float]:
     counts, beyond = [], []
     for keys, rate in product(_SCANNED_KEYS, _SCANNING):
         workload = TwoRates(rate_a=rate, rate_b=_SCANNED, keys=keys)
-        took = cpu_times(workload, ("HHJ", "HNJ"), _ROUNDS)
+        took = cpu_times(workload, ("HHJ", "HNJ"), _SCAN_ROUNDS)
         rows = _SCANNED * workload.seconds
         met = rows * rate * workload.seconds
         counts.append([rows, met, met / keys])

@@ -116,11 +116,11 @@ class Calibration:
     """
 
     index_insert: float = 115.0
-    scan_append: float = 50.0
+    scan_append: float = 85.0
     search_step: float = 13.8
     index_access: float = 2.95
-    scan_compare: float = 0.6
-    scan_find: float = 8.0
+    scan_compare: float = 0.64
+    scan_find: float = 76.0
     pair_emit: float = 4.8
     route: float = 4.8
     route_cut: float = 1.1
