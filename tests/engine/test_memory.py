@@ -251,3 +251,15 @@ def test_results_do_not_depend_on_any_of_this(tmp_path: Path) -> None:
         assert limited.memory.nbytes <= 6_000 or number == len(batches) - 1
     assert on_disk >= {True}
     assert found == everything(plan, batches)
+
+
+def test_in_strict_order_what_is_owed_is_unfinished_until_it_is_found(tmp_path: Path) -> None:
+    limited = Limited(plan_of("wide"), Files.at(tmp_path), strict=True)
+    limited.run({name: [row(n, key, 5) for n, key in KEYS.items()] for name in "AB"})
+    limited.spill()
+    assert not limited.shard.unfinished(), "nothing is owed yet"
+    limited.run({"A": [row(99, KEYS[3], 7)]}, MemoryLimit(nbytes=1, room=0.0))
+    (chain,) = limited.plan.chains
+    assert limited.shard.unfinished() == {chain.signature: 7 * 1_000_000}
+    list(limited.shard.clean_up(limited.memory.grouping.every, keep=False))
+    assert not limited.shard.unfinished()

@@ -212,7 +212,7 @@ class Memory:
             for pool in self.pools.values() if not keep else ():
                 if pool.groups.is_grouped:
                     pool.spill(some)
-                    pool.groups.merge_on_disk(some, opened, self.busy())
+                    pool.groups.merge_on_disk(some, opened, self.busy(), pool.watermark)
             self._name_on_disk()
 
     def busy(self) -> frozenset[int]:

@@ -106,6 +106,15 @@ class PoolGroups:
             found += segment.group_bytes
         return found
 
+    def rows_in(self, one: Piece, group: int) -> int:
+        """How many rows of a group a segment has, in memory or on disk."""
+        rows = one.group_rows if isinstance(one, OnDisk) else self._group_rows(one.open())
+        return int(rows[group])
+
+    def rows_of(self, group: int) -> int:
+        """How many rows of a group there are."""
+        return sum(self.rows_in(one, group) for one in self._log.pieces)
+
     def part(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
         """Divides every segment into the rows of these groups and the others; those on disk only if asked to. Where
         these groups are spilled next, their part of a segment is not made but goes to disk at once.
@@ -200,15 +209,24 @@ class PoolGroups:
         self._log.release(found)
         return found
 
-    def merge_on_disk(self, groups: Groups, opened: Mapping[int, Segment], busy: Collection[int]) -> None:
-        """Makes one segment of those that these groups have on disk, where a clean-up has opened them anyhow."""
+    def merge_on_disk(
+        self, groups: Groups, opened: Mapping[int, Segment], busy: Collection[int], watermark: int
+    ) -> None:
+        """Makes one segment of those that these groups, which owe nothing, have on disk, without expired rows, where a
+        clean-up has opened them anyhow.
+        """
         mine = [one for one in self._log.on_disk if one.groups & groups and one.number not in busy]
         for some in self._log.alike([opened.get(one.number) or one.open() for one in mine]):
-            if len(some) > 1 and sum(one.bulk for one in some) < widths.LARGEST:
+            expired = watermark - some[0].reach
+            alive = [one for one in some if one.last > expired]
+            if (len(some) > 1 or some[0].first <= expired) and sum(one.bulk for one in some) < widths.LARGEST:
                 numbers = {one.number for one in some}
-                merged = self._log.kept(merge(self._next_number(), some))
                 self._log.on_disk = [one for one in self._log.on_disk if one.number not in numbers]
-                self._log.on_disk.append(self._spilled(merged))
+                self._log.expired += sum(map(len, some))
+                if alive:
+                    merged = self._log.kept(merge(self._next_number(), alive, expired))
+                    self._log.expired -= len(merged)
+                    self._log.on_disk.append(self._spilled(merged))
 
     def bring_back(self, groups: Groups) -> None:
         """Loads the segments of these groups, which have been parted from the others, from disk."""

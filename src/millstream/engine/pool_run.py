@@ -178,6 +178,10 @@ class PoolRun:
         """The bytes in memory."""
         return sum(one.nbytes for one in (*self._log.segments, *self._log.retired))
 
+    def key_of(self, segment: Segment, row: int) -> list[object]:
+        """The key of a row, for people to read."""
+        return self._intake.key_of(segment.rows.slice(row, 1))
+
     def part(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
         """Divides every segment into the rows of these groups and the others."""
         self._settled = None
