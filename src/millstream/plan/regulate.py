@@ -30,7 +30,7 @@ _NOTHING = -300.0
 """The logarithm of a share that counts as zero: products of several are still numbers."""
 _FACES = 64
 _TILT = 3.0
-_SEMIFINALISTS, _FINALISTS, _LEAPS, _CLOSE, _ENLARGED = 16, 4, 14, 1e-6, 2
+_SEMIFINALISTS, _FINALISTS, _LEAPS, _CLOSE, _ENLARGED = 16, 4, 20, 1e-7, 2
 
 
 @dataclass(frozen=True, slots=True)
