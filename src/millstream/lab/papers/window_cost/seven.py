@@ -6,7 +6,7 @@ rows per second, or the same number of rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from millstream.lab.papers.window_cost.measured import Streams, apart, joined, measure
 from millstream.lab.papers.window_cost.ways import memory_by, rates_by
-from millstream.lab.show import save_csv, verdict
+from millstream.lab.show import save_csv, save_lines, verdict
 from millstream.plan.allot import shrink
 from millstream.plan.load import Load, QueryDemand, StreamRate
 from millstream.plan.regulate import keep_rows
@@ -115,7 +115,7 @@ def _text(query: QueryDemand) -> str:
 
 def seven(out: Path, workloads: int = 10) -> Iterator[str]:
     """Ten random workloads, rates and memory."""
-    rows: list[tuple[object, ...]] = []
+    rows: list[tuple[str, int, str, float]] = []
     kinds: dict[str, Callable[[int], dict[str, float]]] = {
         "rates": lambda seed: Workload.random(seed, three=True).by_rates(),
         "memory": lambda seed: Workload.random(seed, three=False).by_memory(),
@@ -141,3 +141,15 @@ def seven(out: Path, workloads: int = 10) -> Iterator[str]:
         )
     path = save_csv(out, "window-cost_seven", ("kind", "workload", "way", "weighted_results_per_second"), rows)
     yield f"written: {path}"
+    yield from (f"written: {_plot(out, kind, rows)}" for kind in kinds)
+
+
+def _plot(out: Path, kind: str, rows: Sequence[tuple[str, int, str, float]]) -> str:
+    """Each way's results, as a share of ours, over the workloads."""
+    found = {(seed, way): rate for one, seed, way, rate in rows if one == kind}
+    seeds = sorted({seed for seed, _ in found})
+    lines = {
+        way: ([float(seed) for seed in seeds], [found[seed, way] / found[seed, OURS] for seed in seeds])
+        for way in dict.fromkeys(way for _, way in found)
+    }
+    return save_lines(out, f"window-cost_seven_{kind}", lines, "workload", "weighted results, to ours")
