@@ -166,7 +166,7 @@ class Shard:
 
     def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
         budget, self._batch = given.budget, given.batch
-        self.memory.measure(on=given.memory is not None)
+        self.memory.measure(given.memory)
         yield from self.advance(watermarks)
         part = next(parts, {})
         while (following := next(parts, None)) is not None:
@@ -184,11 +184,11 @@ class Shard:
     def _fit(self, given: BatchInput) -> Iterator[Results]:
         """Makes the state fit into memory. What waits for a budget comes before what is on disk."""
         if not self.deferred:
-            yield from self._let_all_through(self.memory.bring_back(given.memory, given.batch))
+            yield from self._let_all_through(self.memory.bring_back(given.memory, given.batch, self.held_bytes))
             if not given.rows:
                 yield from self._let_all_through(self.memory.clean_up_within(given.memory, given.batch, _IDLE))
         if given.memory is not None:
-            self.memory.relieve(given.memory, given.batch)
+            self.memory.relieve(given.memory, given.batch, self.held_bytes)
         self._part_at_changes({"": given.batch + 1} if self._strict else {})
 
     def spill(self, groups: Groups) -> None:
@@ -313,6 +313,11 @@ class Shard:
     def held_rows(self) -> int:
         """The number of rows held back for order."""
         return sum(len(held) for running in self._running.values() for held in running.held.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What rows held back for order take in memory."""
+        return sum(held.nbytes for running in self._running.values() for held in running.held.values())
 
     @property
     def oldest_held(self) -> int | None:

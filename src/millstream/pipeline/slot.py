@@ -227,6 +227,7 @@ def _run(
     cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
     cached.task = task
+    memory = shard.memory
     report = SlotReport(
         slot=slot,
         task=task,
@@ -243,7 +244,7 @@ def _run(
         leaving=leaving,
         memory=_memory(shard) if order else None,
     )
-    if leaving or shard.memory.just_spilled:
+    if order and (leaving or memory.just_spilled or memory.spilled.by_marks):
         release_unused()
     return report, cached
 
@@ -251,7 +252,7 @@ def _run(
 def _memory(shard: Shard) -> SlotMemory:
     memory = shard.memory
     return SlotMemory(
-        held=memory.nbytes,
+        held=memory.nbytes + shard.held_bytes,
         on_disk=memory.nbytes_on_disk,
         just_spilled=memory.just_spilled,
         spilled=memory.spilled.groups,
