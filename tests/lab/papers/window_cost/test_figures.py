@@ -28,7 +28,7 @@ def passed(lines: Iterator[str], claims: int) -> list[str]:
 
 
 def test_figure_8_the_equal_split_is_the_best_of_five(tmp_path: Path) -> None:
-    passed(regulate.figure_8(tmp_path, scale=20, seconds=60), claims=3)
+    passed(regulate.figure_8(tmp_path, scale=20, seconds=150), claims=3)
     assert (tmp_path / "window-cost_figure_8.csv").read_text().count("\n") == 6
 
 

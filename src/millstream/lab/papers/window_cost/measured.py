@@ -18,7 +18,10 @@ from millstream.engine.engine import Engine
 
 @dataclass(frozen=True, kw_only=True)
 class Streams:
-    """Uniform keys, Poisson arrivals. Of streams with different numbers of keys the fewer are among the more."""
+    """Uniform keys, as many rows every second, at random times.
+
+    Of streams with different numbers of keys the fewer are among the more.
+    """
 
     rates: Mapping[str, float]
     keys: Mapping[str, int]
@@ -47,10 +50,9 @@ class Streams:
             }
 
     def _rows(self, rng: np.random.Generator, name: str, start: int, stop: int, share: float) -> pa.Table:
-        count = int(rng.poisson(self.rates[name] * (stop - start) / 1e6))
+        # Exact numbers, so that every way to share out the service costs as much.
+        count, wanted = (_between(rate, start, stop) for rate in (self.rates[name], self.rates[name] * share))
         times, ids, order = rng.integers(start, stop, count), rng.integers(0, self.keys[name], count), rng.random(count)
-        # An exact number, so that every way to share out the service costs as much.
-        wanted = round(share * self.rates[name] * (stop - start) / 1e6) if share < 1 else count
         kept = np.argsort(order)[:wanted]
         kept = kept[ids[kept] % self.every == 0]
         kept = kept[np.argsort(times[kept])]
@@ -60,6 +62,11 @@ class Streams:
                 "Ts": pa.array(times[kept]).view(pa.timestamp("us", "UTC")),
             }
         )
+
+
+def _between(rate: float, start: int, stop: int) -> int:
+    """How many rows of a stream come between two times (us), so that over many batches the rate is exact."""
+    return round(rate * stop / 1e6) - round(rate * start / 1e6)
 
 
 def joined(streams: Sequence[str], bounds: str) -> str:

@@ -25,7 +25,7 @@ def load(scale: float = 1.0) -> Load:
     return Load(streams=streams, queries=(query,), capacity=SERVICE * scale)
 
 
-def figure_8(out: Path, scale: int = 40, seconds: float = 70) -> Iterator[str]:
+def figure_8(out: Path, scale: int = 40, seconds: float = 250) -> Iterator[str]:
     """Rows are thrown away before the engine, at the same number of rows for every way."""
     whole = load(scale)
     given = Streams(
