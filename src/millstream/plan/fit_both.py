@@ -47,6 +47,8 @@ def fit_both(load: Load) -> Fit:
     whole = _fit(load, {stream.name: 1.0 for stream in load.streams})
     if load.within(whole.reaches).work <= load.capacity:
         return whole
+    if load.capacity <= 0:
+        return _fit(load, {stream.name: 0.0 for stream in load.streams})
     return max((_climb(load, start) for start in _starts(load)), key=lambda fit: fit.results)
 
 

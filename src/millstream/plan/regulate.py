@@ -28,6 +28,7 @@ from millstream.plan.load import Load
 Array = npt.NDArray[np.float64]
 _NOTHING = -300.0
 """The logarithm of a share that counts as zero: products of several are still numbers."""
+_ZERO = 1e-12
 _FACES = 64
 _TILT = 3.0
 _SEMIFINALISTS, _FINALISTS, _LEAPS, _CLOSE, _ENLARGED = 16, 4, 20, 1e-7, 2
@@ -123,8 +124,11 @@ class _Search:
             before, points = points, self._leap(points)
             if float(np.max(np.abs(points - before))) < _CLOSE:
                 break
+        # Where numbers are many orders of magnitude apart the search may end nowhere: the same share of all always fits.
+        same = np.full_like(points[:1], min(0.0, float(np.log(self._capacity / self._work.amounts.sum()))))
+        points = self._scaled(np.vstack([points, same]))
         winner: Array = np.exp(points[int(np.argmax(self._value(points)))])
-        return np.where(winner < 1e-9, 0.0, winner)
+        return np.where(winner < _ZERO, 0.0, winner)
 
     def _value(self, points: Array) -> Array:
         return np.asarray(self._results.at(points).sum(axis=1))
