@@ -124,7 +124,7 @@ class _Search:
             before, points = points, self._leap(points)
             if float(np.max(np.abs(points - before))) < _CLOSE:
                 break
-        # Where numbers are many orders of magnitude apart the search may end nowhere: the same share of all always fits.
+        # Where numbers are many orders of magnitude apart the search may end nowhere; one share for all always fits.
         same = np.full_like(points[:1], min(0.0, float(np.log(self._capacity / self._work.amounts.sum()))))
         points = self._scaled(np.vstack([points, same]))
         winner: Array = np.exp(points[int(np.argmax(self._value(points)))])
