@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -319,6 +320,16 @@ def state_adapt(figure: str | None, tuples: int, rounds: int, out: Path) -> None
         },
         {"10": "9", "15": "14", "16": "14"},
     )
+
+
+@paper.command("window-cost")
+@click.option("--figure", type=click.Choice(["8", "9", "10", "11", "seven"]), help="One figure; all if left out.")
+@_out
+def window_cost(figure: str | None, out: Path) -> None:
+    """Window joins: which rows to keep (8), how far windows reach (9), both (10, 11), for seven queries (seven)."""
+    from millstream.lab.papers.window_cost.run import FIGURES
+
+    _figures(figure, {number: partial(run, out) for number, run in FIGURES.items()}, {})
 
 
 def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str]]], same: Mapping[str, str]) -> None:
