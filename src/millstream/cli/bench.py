@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -322,24 +323,19 @@ def state_adapt(figure: str | None, tuples: int, rounds: int, out: Path) -> None
 
 
 @paper.command("window-cost")
-@click.option("--figure", type=click.Choice(["2", "3", "4", "5", "6", "7"]), help="One figure; all if left out.")
+@click.option(
+    "--figure",
+    type=click.Choice(["2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "seven"]),
+    help="One figure; all if left out.",
+)
 @_out
 def window_cost(figure: str | None, out: Path) -> None:
-    """Window joins by cost: the model (2, 3, 5), an index or a scan on either side of the engine (4, 6, 7)."""
-    from millstream.lab.calibrate import measure
-    from millstream.lab.papers.window_cost import model, run
-    from millstream.plan.calibration import load
+    """Window joins: index or scan (2 to 7), which rows to keep (8), how far windows reach (9), both (10, 11), for seven
+    queries (seven).
+    """
+    from millstream.lab.papers.window_cost.run import FIGURES
 
-    calibration = load() or measure()
-    shown: dict[str, Callable[[], Iterable[str]]] = {
-        "2": lambda: model.figure_2(out),
-        "3": lambda: model.figure_3(out),
-        "4": lambda: run.figure_4(out),
-        "5": lambda: model.figure_5(out, calibration),
-        "6": lambda: run.figure_6(out, calibration),
-        "7": lambda: run.figure_7(out),
-    }
-    _figures(figure, shown, {})
+    _figures(figure, {number: partial(run, out) for number, run in FIGURES.items()}, {})
 
 
 def _figures(figure: str | None, figures: Mapping[str, Callable[[], Iterable[str]]], same: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.lab.papers.window_cost import run
+from millstream.lab.papers.window_cost import joins
 from millstream.lab.workloads.two_rates import JOINS, TwoRates, cpu_times
 
 
@@ -40,14 +40,14 @@ def test_streams_arrive_at_their_rates() -> None:
 
 def test_a_crossing_is_where_the_difference_is_zero() -> None:
     found = {rate: {"HHJ": 10.0, "HNJ": 6.0 + 2 * rate} for rate in (1.0, 3.0, 4.0)}
-    assert run.measured_crossing(found) == pytest.approx(2.0)
-    assert run.measured_crossing({rate: {"HHJ": 10.0, "HNJ": 11 + rate} for rate in (1.0, 2.0)}) is None
+    assert joins.measured_crossing(found) == pytest.approx(2.0)
+    assert joins.measured_crossing({rate: {"HHJ": 10.0, "HNJ": 11 + rate} for rate in (1.0, 2.0)}) is None
 
 
 def test_figures_are_shown_and_written(tmp_path: Path) -> None:
     for lines in (
-        run.figure_4(tmp_path, rounds=1, rates=(10.0, 40.0, 100.0)),
-        run.figure_7(tmp_path, rounds=1, rates=(10.0, 40.0, 100.0)),
+        joins.figure_4(tmp_path, rounds=1, rates=(10.0, 40.0, 100.0)),
+        joins.figure_7(tmp_path, rounds=1, rates=(10.0, 40.0, 100.0)),
     ):
         shown = "\n".join(lines)
         assert "paper:" in shown
