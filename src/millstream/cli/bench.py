@@ -94,7 +94,12 @@ _out = click.option(
 @bench.command()
 @click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
 @click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
-@click.option("--stores", default="memory,rocksdb", show_default=True, help="State stores of the native joins.")
+@click.option(
+    "--stores",
+    default="memory,rocksdb",
+    show_default=True,
+    help="State stores of the native joins: memory, rocksdb, rocksdb-bounded.",
+)
 @click.option("--skip", default="", help="Peers to leave out: separate, filtered, one.")
 @click.option("--place", type=click.Path(path_type=Path), help="A folder to work in; needs up to 10 GB.")
 def peers(seconds: int, batches: int, stores: str, skip: str, place: Path | None) -> None:
