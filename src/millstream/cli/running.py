@@ -17,6 +17,7 @@ import click
 
 from millstream.cli.changes import place_of
 from millstream.cli.screen import Screen, screen_for
+from millstream.cli.spark import SparkOptions
 from millstream.cli.words import near
 from millstream.errors import PipelineFailed, QueryFailed
 from millstream.model.functions import Function
@@ -30,6 +31,8 @@ from millstream.plan.calibration import load
 if TYPE_CHECKING:
     from millstream.pipeline import Pipeline
 
+_PLAIN = SparkOptions()
+
 
 def run_script(
     file: str,
@@ -40,7 +43,7 @@ def run_script(
     *,
     drain: bool,
     as_json: bool,
-    master: str | None,
+    spark: SparkOptions,
 ) -> None:
     """Everything `millstream run` does once the script is known to be valid."""
     stem = Path(file).stem
@@ -48,9 +51,7 @@ def run_script(
     preflight(text, place, functions)
     screen = screen_for(stem, as_json=as_json)
     with Signals() as signals:
-        pipeline = open_pipeline(
-            stem, place, screen, script=text, functions=functions, settings=settings, master=master
-        )
+        pipeline = open_pipeline(stem, place, screen, script=text, functions=functions, settings=settings, spark=spark)
         signals.stop(pipeline)
         with screen:
             failure = run_pipeline(pipeline, place, drain=drain)
@@ -67,9 +68,12 @@ def open_pipeline(
     script: str,
     functions: dict[str, Function] | None = None,
     settings: dict[str, str] | None = None,
-    master: str | None = None,
+    spark: SparkOptions = _PLAIN,
 ) -> Pipeline:
     """A pipeline that reports to the screen, with its own Spark, whose log is in the directory."""
+    from millstream.pipeline.connectors import session_options
+
+    options = session_options(spark.packages, spark.jars, spark.conf, tell=screen.say)
     directory.make()
     log = log_of(directory)
     click.echo(f"starting Spark, which writes to {near(log)} ...", err=True)
@@ -90,12 +94,12 @@ def open_pipeline(
     logging.getLogger().addHandler(written)  # some of Py4J's messages go to the root logger
     word = re.sub(r"\W", "_", name)
     name = word if re.match(r"[^\W\d]", word) else f"_{word}"
-    spark = make_session(name, master, log=log)
+    session = make_session(name, spark.master, options, log)
     pipeline = Pipeline(
         name,
         directory.location,
         script=script,
-        spark=spark,
+        spark=session,
         functions=functions,
         settings=settings,
         calibration=load(),

@@ -22,6 +22,7 @@ from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.model.types import STRING, Family
+from millstream.pipeline.connectors import missing_package
 from millstream.pipeline.locations import is_read, located
 from millstream.pipeline.manifest import PublishedFile, StagedFile
 from millstream.pipeline.results import Target
@@ -143,6 +144,7 @@ def _same_types(one: Query, other: Query) -> bool:
 def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> None:
     """Asks Spark for every format before anything runs."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     if spark._jvm is None:
         raise RuntimeError("Spark has been stopped")
@@ -153,9 +155,13 @@ def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> N
             continue
         try:
             sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
-        except Py4JJavaError as error:
+        except (PySparkException, Py4JJavaError) as error:
+            missing = missing_package(sink.format)
+            if missing is not None:
+                raise missing.at(query.where) from None
+            said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
             raise ScriptError(
-                f"Spark knows no format '{sink.format}' ({str(error.java_exception.getMessage()).splitlines()[0]})",
+                f"Spark knows no format '{sink.format}' ({str(said).splitlines()[0]})",
                 "format and options of a query go to Spark's writer as they are",
                 "Correct the format, or give Spark the package it is in.",
                 query.where,

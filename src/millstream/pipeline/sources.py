@@ -6,6 +6,7 @@ in `bad`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -22,12 +23,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millstream.errors import ScriptError, Where
 from millstream.model.stream import Stream
+from millstream.pipeline.connectors import missing_package
 from millstream.pipeline.layout import BAD, STREAM, Layout
 from millstream.pipeline.preflight import FILE_FORMATS, check_path
 
 _CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value")
+_NOT_FOUND = re.compile("Failed to find (the )?data source")
 
 
 def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, DataFrame]) -> DataFrame:
@@ -86,7 +89,8 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
         frame = reader.load()
         _check_files(spark, stream, kind, lower, frame.schema)
     except (PySparkException, Py4JJavaError) as error:
-        raise _refused(stream, error) from None
+        missing = missing_package(kind) if _NOT_FOUND.search(str(error)) else None
+        raise missing.at(stream.where) if missing else _refused(stream, error) from None
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 
