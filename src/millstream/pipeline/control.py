@@ -31,7 +31,7 @@ from millstream.pipeline.sinks import (
 )
 from millstream.plan import Calibration, Plan
 
-_FIXED = ("format", "path", "value", "subscribe", "subscribepattern", "assign", "topic")
+_FIXED = ("format", "path", "value", "epoch", "subscribe", "subscribepattern", "assign", "topic")
 
 
 @dataclass(kw_only=True)

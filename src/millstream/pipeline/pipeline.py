@@ -270,8 +270,8 @@ class Pipeline:
             )
             declared = control.check(script)
             self._spark = session_for(self._spark or make_session(self.name, options=self._options), declared.streams)
-            source = united(self._spark, self._sources(declared, control.base), self._frames)
-            check_formats(self._spark, declared.queries, control.base)
+            source = united(self._spark, self._sources(declared, control.base), self._frames, self._tell)
+            check_formats(self._spark, declared.queries, control.base, self._tell)
             slots = declared.settings.slots or cores_of(self._spark)
             groups = declared.settings.groups
             self._stepper = Stepper(

@@ -23,6 +23,7 @@ from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.model.types import STRING, Family
 from millstream.pipeline.connectors import missing_package
+from millstream.pipeline.kafka import check_topics
 from millstream.pipeline.locations import is_read, located
 from millstream.pipeline.manifest import PublishedFile, StagedFile
 from millstream.pipeline.results import Target
@@ -141,8 +142,8 @@ def _same_types(one: Query, other: Query) -> bool:
     return all(kinds.get(output.name.lower(), output.expr.type) == output.expr.type for output in other.outputs)
 
 
-def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> None:
-    """Asks Spark for every format before anything runs."""
+def check_formats(spark: SparkSession, queries: Iterable[Query], base: str, tell: Callable[[str], None]) -> None:
+    """Asks Spark for every format, and Kafka for its topics, before anything runs."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -166,6 +167,8 @@ def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> N
                 "Correct the format, or give Spark the package it is in.",
                 query.where,
             ) from None
+        if sink.format == "kafka":
+            check_topics(spark, f"query {query.name}", {name.lower(): value for name, value in sink.options}, tell)
 
 
 def folder_of(query: Query, base: str) -> str | None:
