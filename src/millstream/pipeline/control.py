@@ -150,6 +150,11 @@ class Control:
         """Stops a query for good and records why."""
         self._apply(Entry("fail", batch=batch, query=query, error=error))
 
+    @property
+    def owner(self) -> str:
+        """The pipeline's own id: that of the directory as it was begun, wherever it lies."""
+        return self._owner
+
     def since(self) -> dict[str, int]:
         return {name: query.since for name, query in self.in_force.queries.items()}
 

@@ -23,6 +23,12 @@ RECORD = {
     "kafka_timestamp": "timestamp",
 }
 """Columns that a stream with value = 'json' may declare: they hold the parts of the Kafka record itself."""
+PATIENCE = {
+    "kafka.max.block.ms": "10000",
+    "kafka.delivery.timeout.ms": "20000",
+    "kafka.request.timeout.ms": "10000",
+}
+"""How long a producer waits for brokers, unless the query says it; by default minutes, and batches wait for it."""
 _CONNECT = 3.0
 _ANSWER = 10
 _SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[^\]]+\]|[^:\s]+):(?P<port>\d+)")
