@@ -42,6 +42,7 @@ def done(*reports: SlotReport, **changes: Any) -> CommittedBatch:
         watermarks={},
         arrived={2: 98 * SECOND, 3: 100 * SECOND},
         adaptation="",
+        short="",
         began=101.0,
         worked=103.0,
         committed=103.5,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import pyspark
@@ -26,6 +26,7 @@ class Connector:
 
     package: str
     works: Mapping[str, str]
+    _: KW_ONLY
     fails: Mapping[str, str] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,8 +52,8 @@ CONNECTORS: Mapping[str, Connector] = {
     "delta": Connector(
         f"io.delta:delta-spark{_SCALA}",
         {"4.2.0": "4.3.0"},
-        {"4.3.0": "Delta 4.3.0 writes once, then fails with NoSuchMethodError"},
-        {
+        fails={"4.3.0": "Delta 4.3.0 writes once, then fails with NoSuchMethodError"},
+        conf={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         },

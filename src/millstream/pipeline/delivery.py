@@ -131,7 +131,7 @@ class Delivery:
         for query in queries:
             finals = sorted((one for one in box.waiting[batch] if one.query == query), key=lambda one: one.name)
             if finals:
-                rows[query] = Rows(self._spark, query, batch, tuple(finals))
+                rows[query] = Rows(spark=self._spark, query=query, batch=batch, finals=tuple(finals))
         if rows:
             write(box.sink, batch, rows, f"{app}/{'+'.join(rows)}")
 

@@ -30,7 +30,7 @@ _LOSSLESS = {"json": _JSON, "csv": _TIMES}
 """Options without which microseconds, and columns that are null, would be left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """The rows that a query gave in a batch, in files of the outbox, sorted by name."""
 
