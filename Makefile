@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long lint bench fuzz crash damage golden clean
+.PHONY: demo test long lint bench fuzz crash damage kafka golden clean
 
 demo: $(READY)
 	@$(BIN)/millstream demo
@@ -37,6 +37,11 @@ crash: $(READY)
 # Damages every kind of file of a pipeline's directory in every way, and starts it again.
 damage: $(READY)
 	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
+
+# Kafka and Delta for real: the tests fetch the jars with Maven into a cache, and start a broker on loopback. The driver
+# and the broker are killed once each, or as often as MILLSTREAM_KILLS says; with MILLSTREAM_LARGE `bench kafka` is tried.
+kafka: $(READY)
+	MILLSTREAM_KAFKA=1 $(BIN)/pytest tests/kafka
 
 # What takes minutes or gigabytes: all damages, all cells of functions against Spark, columns of more than 2 GiB, wide rows,
 # dozens of random joins of several streams on Spark, 256 slots.

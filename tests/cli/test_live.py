@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
 
@@ -114,6 +115,16 @@ def test_a_batch_that_only_cleans_up_has_a_line(capsys: pytest.CaptureFixture[st
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("2 groups owe results")
     assert second.endswith("1 group owes results")
+
+
+def test_the_time_that_sinks_take_is_in_the_line_of_a_batch() -> None:
+    one = batch(1)
+    assert "deliver" not in line(one)
+    slow = replace(one, split={**one.split, "deliver": 1.25})
+    assert "deliver 1.25" in line(slow)
+    history = History()
+    history.add(slow)
+    assert "deliver 1.25 s" in shown(view(history, "s"))
 
 
 def test_the_view_before_the_first_batch(golden: Golden) -> None:

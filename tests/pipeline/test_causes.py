@@ -58,3 +58,25 @@ def test_a_file_that_cannot_be_read_is_named_as_the_user_knows_it(state: str) ->
 def test_a_file_that_cannot_be_read_for_no_reason() -> None:
     said = first_cause(UNREAD.format(state=" SQLSTATE: KD001").partition("\n")[0])
     assert "'/in [1]/2.parquet' cannot be read: no reason is given;" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position "
+            "FetchPosition{offset=100, offsetEpoch=Optional.empty} is out of range for partition my-topic-0" + CALLS,
+            "Kafka has deleted records of my-topic-0 from offset 100 on that were not read yet; a stream goes on where",
+        ),
+        (
+            "[KAFKA_DATA_LOSS.SOMETHING] It is gone" + CALLS,
+            "Kafka has deleted records that were not read yet; a stream",
+        ),
+        (
+            "Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node" + CALLS,
+            "Kafka does not answer: Timed out waiting for a node; the brokers of a stream answer",
+        ),
+    ],
+)
+def test_what_kafka_says_is_put_into_words(text: str, said: str) -> None:
+    assert first_cause(text).startswith(said)

@@ -77,6 +77,7 @@ def test_the_streams_of_a_directory_stay() -> None:
         ("format = 'jsn', path = 'x'", "stream A has format = 'jsn'; formats of Spark's are .* Did you mean \"json\""),
         ("format = 'csv'", "stream A has no path; a stream of csv files is read from a folder. Add path"),
         ("path = ' '", "stream A has path = ''; a path names a folder. Name the folder."),
+        ("path = 'x', epoch = 'seccond'", 'epoch = .seccond.; .* seconds, milliseconds, .*Did you mean "seconds"'),
         ("path = 'x', value = 'xml'", "value = 'xml'; value = 'json' reads the column value as JSON"),
         ("format = 'kafka', subscribe = 't'", "stream A names no servers; Kafka is found by kafka.bootstrap.servers"),
         ("format = 'kafka', kafka.bootstrap.servers = 'h:9'", "stream A names no topic; subscribe = '...'"),

@@ -86,12 +86,13 @@ def segment(
 def test_slots_are_added_up_and_the_slowest_is_timed() -> None:
     one = report(0, rows_in={"A": 3, "B": 1}, late={"A": 1}, deferred=2, seconds={"read": 0.25, "join": 0.25})
     two = report(1, rows_in={"A": 4}, late={"B": 5}, deferred=7, seconds={"read": 0.5, "write": 1.0})
-    found = progress(done(one, two), held_back=True)
+    found = progress(done(one, two), held_back=True, delivered=0.25)
     assert (found.batch, found.deferred, found.held_back) == (3, 9, True)
     assert found.rows_in == {"A": 7, "B": 1}
     assert found.late == {"A": 1, "B": 5}
-    assert found.split == {"read": 0.5, "restore": 0.0, "join": 0.0, "write": 1.0, "spark": 0.5, "commit": 1.0}
-    assert found.seconds == sum(found.split.values()) == 3.0
+    slowest = {"read": 0.5, "restore": 0.0, "join": 0.0, "write": 1.0}
+    assert found.split == {**slowest, "spark": 0.5, "commit": 1.0, "deliver": 0.25}
+    assert found.seconds == sum(found.split.values()) == 3.25
     assert found.lag_seconds == {"A": 13.5}
     assert found.committed == 103.5
 

@@ -15,7 +15,7 @@ import pytest
 from begun import FROM_FILES, SELECT, Begin, query
 from millstream.compile import compile_script
 from millstream.errors import QueryFailed, ScriptError, ScriptErrors
-from millstream.pipeline import running
+from millstream.pipeline.delivery import Delivery
 from millstream.pipeline.preflight import wrong_ends
 from millstream.testing import run
 from two_streams import BATCHES, PAIR, STREAMS, expected, filled, same
@@ -148,12 +148,11 @@ def test_what_a_sink_has_not_taken_comes_from_the_query_that_gave_it(
     first = mill(kept + gone)
     first.put(BATCHES[0])
 
-    def dies(_spark: Any, batch: int, *_: Any) -> None:
-        if batch:
-            raise RuntimeError("here it ends")
+    def dies(*_: Any) -> None:
+        raise RuntimeError("here it ends")
 
     with monkeypatch.context() as broken:
-        broken.setattr(running, "deliver", dies)
+        broken.setattr(Delivery, "add", dies)
         with pytest.raises(RuntimeError, match="here it ends"):
             first.pipeline.drain()
     assert not out.exists() or not list(out.glob("batch=*"))

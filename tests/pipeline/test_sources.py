@@ -82,6 +82,30 @@ def test_files_that_do_not_fit_the_declaration(mill: Callable[..., Any]) -> None
         mill(SCRIPT.replace("v DOUBLE", "v STRING")).pipeline.drain()
 
 
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_numbers_since_1970_in_files_are_times(tmp_path: Path, kind: str) -> None:
+    at = int(START.timestamp()) * 1_000_000 + 7
+    numbers = {"A": ("nanoseconds", at * 1_000 + 999), "B": ("microseconds", at)}
+    script = ""
+    for name, (unit, number) in numbers.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        if kind == "parquet":
+            pq.write_table(pa.table({"k": pa.array([1], pa.int32()), "ts": pa.array([number])}), folder / "1.parquet")
+        else:
+            text = f'{{"k": 1, "ts": {number}}}' if kind == "json" else f"1,{number}"
+            (folder / f"1.{kind}").write_text(f"{text}\n")
+        script += (
+            f"CREATE STREAM {name} (k INT, ts TIMESTAMP) WITH (format = '{kind}', path = '{folder}', time = 'ts', "
+        )
+        script += f"epoch = '{unit}');\n"
+    script += "CREATE QUERY q AS SELECT A.ts AS a, B.ts AS b FROM A, B WHERE A.k = B.k WINDOW 1 SECOND;"
+    found = Pipeline("test", tmp_path / "state", script=script, spark=make_session("test"))
+    found.drain()
+    (row,) = found.results("q").to_pylist()
+    assert row["a"] == row["b"] == START.replace(microsecond=7)
+
+
 VALUES: dict[str, tuple[pa.DataType, Any]] = {
     "tinyint": (pa.int8(), 7),
     "smallint": (pa.int16(), 7),

@@ -118,6 +118,17 @@ _PLACE = click.option("--place", type=click.Path(path_type=Path), help="A folder
 @bench.command()
 @click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
 @click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
+@_PLACE
+def kafka(seconds: int, batches: int, place: Path | None) -> None:
+    """Seven windows from two Kafka topics, against seven native Spark joins from the same topics."""
+    from millstream.lab.bench.kafka import report
+
+    _show(report(seconds, batches, place, _tell))
+
+
+@bench.command()
+@click.option("--seconds", type=int, default=1000, show_default=True, help="Seconds of event time, 1,000 rows each.")
+@click.option("--batches", type=int, default=20, show_default=True, help="Batches the rows come in.")
 @click.option("--rounds", type=int, default=3, show_default=True, help="Turns each takes.")
 @_PLACE
 def fifty(seconds: int, batches: int, rounds: int, place: Path | None) -> None:

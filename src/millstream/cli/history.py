@@ -12,6 +12,9 @@ from millstream.pipeline.progress import BatchProgress
 _RECENT = 120
 _RATE_SECONDS = 10.0
 PARTS = ("read", "join", "write", "Spark")
+DELIVER = "deliver"
+_SHOWN = 0.001
+"""Less than this, in seconds, is what it takes to see that there is nothing to deliver."""
 Rows = Callable[[BatchProgress], int]
 
 
@@ -125,7 +128,7 @@ class History:
 
 
 def parts(batch: BatchProgress) -> dict[str, float]:
-    """Where a batch's time went: read, join, write and Spark."""
+    """Where a batch's time went: read, join, write, Spark, and delivery where there is any."""
     split = batch.split
     found = {
         "read": split.get("read", 0.0) + split.get("restore", 0.0),
@@ -133,4 +136,5 @@ def parts(batch: BatchProgress) -> dict[str, float]:
         "write": split.get("write", 0.0) + split.get("commit", 0.0),
         "Spark": split.get("spark", 0.0),
     }
-    return {part: found[part] for part in PARTS}
+    delivered = split.get("deliver", 0.0)
+    return {part: found[part] for part in PARTS} | ({DELIVER: delivered} if delivered >= _SHOWN else {})

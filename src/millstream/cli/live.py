@@ -17,7 +17,13 @@ _QUERIES = 14
 _SLICES = 14
 _MESSAGES = 4
 _BAR = 32
-_PARTS = {"read": ("█", "cyan"), "join": ("▓", "green"), "write": ("▒", "yellow"), "Spark": ("░", "magenta")}
+_PARTS = {
+    "read": ("█", "cyan"),
+    "join": ("▓", "green"),
+    "write": ("▒", "yellow"),
+    "Spark": ("░", "magenta"),
+    "deliver": ("▚", "blue"),
+}
 
 
 def line(batch: BatchProgress) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from millstream.cli.script import compile_text, read_functions, read_script, read_settings, script_options
+from millstream.cli.spark import SparkOptions, read_conf, spark_options
 from millstream.plan.calibration import load
 
 
@@ -14,6 +15,7 @@ from millstream.plan.calibration import load
 @click.option("--drain", is_flag=True, help="Process what is there, finish deferred work, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON per batch, and a last one with the summary.")
 @click.option("--master", metavar="URL", help="The Spark master.  [default: all cores of this machine]")
+@spark_options
 def run(
     file: str,
     functions: tuple[str, ...],
@@ -22,6 +24,9 @@ def run(
     drain: bool,
     as_json: bool,
     master: str | None,
+    packages: tuple[str, ...],
+    jars: tuple[str, ...],
+    conf: tuple[str, ...],
 ) -> None:
     """Run every query of FILE on Spark, shared. SIGINT and SIGTERM finish the batch and stop.
 
@@ -31,4 +36,5 @@ def run(
     compile_text(text, file, known, given, load())
     from millstream.cli.running import run_script
 
-    run_script(file, text, directory, known, given, drain=drain, as_json=as_json, master=master)
+    spark = SparkOptions(master, packages, jars, read_conf(conf))
+    run_script(file, text, directory, known, given, drain=drain, as_json=as_json, spark=spark)

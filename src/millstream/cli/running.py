@@ -18,6 +18,7 @@ import click
 
 from millstream.cli.changes import place_of
 from millstream.cli.screen import Screen, screen_for
+from millstream.cli.spark import SparkOptions
 from millstream.cli.words import near
 from millstream.errors import PipelineFailed, QueryFailed
 from millstream.model.functions import Function
@@ -32,6 +33,8 @@ from millstream.plan.calibration import load
 if TYPE_CHECKING:
     from millstream.pipeline import Pipeline
 
+_PLAIN = SparkOptions()
+
 
 def run_script(
     file: str,
@@ -42,7 +45,7 @@ def run_script(
     *,
     drain: bool,
     as_json: bool,
-    master: str | None,
+    spark: SparkOptions,
 ) -> None:
     """Everything `millstream run` does once the script is known to be valid."""
     stem = Path(file).stem
@@ -50,9 +53,7 @@ def run_script(
     preflight(text, place, functions)
     screen = screen_for(stem, as_json=as_json)
     with Signals() as signals:
-        pipeline = open_pipeline(
-            stem, place, screen, script=text, functions=functions, settings=settings, master=master
-        )
+        pipeline = open_pipeline(stem, place, screen, script=text, functions=functions, settings=settings, spark=spark)
         signals.stop(pipeline)
         with screen:
             failure = run_pipeline(pipeline, place, drain=drain)
@@ -84,9 +85,12 @@ def open_pipeline(
     script: str,
     functions: dict[str, Function] | None = None,
     settings: dict[str, str] | None = None,
-    master: str | None = None,
+    spark: SparkOptions = _PLAIN,
 ) -> Pipeline:
     """A pipeline that reports to the screen, with its own Spark, whose log is in the directory."""
+    from millstream.pipeline.connectors import session_options
+
+    options = session_options(spark.packages, spark.jars, spark.conf, tell=screen.say)
     directory.make()
     log = log_of(directory)
     click.echo(f"starting Spark, which writes to {near(log)} ...", err=True)
@@ -107,12 +111,12 @@ def open_pipeline(
     logging.getLogger().addHandler(written)  # some of Py4J's messages go to the root logger
     word = re.sub(r"\W", "_", name)
     name = word if re.match(r"[^\W\d]", word) else f"_{word}"
-    spark = make_session(name, master, log=log)
+    session = make_session(name, spark.master, options, log)
     pipeline = Pipeline(
         name,
         directory.location,
         script=script,
-        spark=spark,
+        spark=session,
         functions=functions,
         settings=settings,
         calibration=load(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from millstream.cli.history import History
+from millstream.cli.history import DELIVER, History
 from millstream.cli.words import count, counted, memory, near, seconds, size
 
 
@@ -67,7 +67,7 @@ def summary_json(history: History, directory: str, places: Mapping[str, str], er
         "disk_bytes": last.disk_bytes if last else 0,
         "deferred": last.deferred if last else 0,
         "owing": last.owing if last else 0,
-        "split": dict(history.split),
+        "split": {DELIVER: 0.0, **history.split},
         "messages": list(history.messages),
         "error": error,
     }

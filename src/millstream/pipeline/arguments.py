@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from millstream import sql
 from millstream.errors import ScriptError, Where, listing
@@ -14,6 +14,16 @@ from millstream.pipeline.changes import ONE_AT_A_TIME, already_there
 def check_text(what: str, value: object) -> None:
     if not isinstance(value, str):
         raise ScriptError(f"the {what} is a {type(value).__name__}", "it is a text", "Give a string.")
+
+
+def check_no_session(given: SparkSession | None, options: Mapping[str, str]) -> None:
+    """Options are for a session that the pipeline makes: one that is there has its own."""
+    if options and (given is not None or SparkSession.getActiveSession() is not None):
+        raise ScriptError(
+            f"there is a Spark session, and options for one: {listing(options)}",
+            "packages, jars and conf are for the session that a pipeline makes where there is none",
+            "Give them to the session you make, or leave the session to the pipeline.",
+        )
 
 
 def check_frame(name: str, frame: object) -> None:

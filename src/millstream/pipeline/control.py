@@ -31,7 +31,7 @@ from millstream.pipeline.sinks import (
 )
 from millstream.plan import Calibration, Plan
 
-_FIXED = ("format", "path", "value", "subscribe", "subscribepattern", "assign", "topic")
+_FIXED = ("format", "path", "value", "epoch", "subscribe", "subscribepattern", "assign", "topic")
 
 
 @dataclass(kw_only=True)
@@ -167,6 +167,11 @@ class Control:
     def fail(self, query: str, error: str, batch: int) -> None:
         """Stops a query for good and records why."""
         self._apply(Entry("fail", batch=batch, query=query, error=error))
+
+    @property
+    def owner(self) -> str:
+        """The pipeline's own id: that of the directory as it was begun, wherever it lies."""
+        return self._owner
 
     def since(self) -> dict[str, int]:
         return {name: query.since for name, query in self.in_force.queries.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,9 @@ from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
 from millstream.model.script import Script
 from millstream.model.stream import Stream, check_name
-from millstream.pipeline.arguments import check_alone, check_frame, check_sink, check_text
+from millstream.pipeline.arguments import check_alone, check_frame, check_no_session, check_sink, check_text
 from millstream.pipeline.columns import columns_of
+from millstream.pipeline.connectors import session_options
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import check_apart, literal, located
@@ -49,7 +50,8 @@ class QueryHandle:
 class Pipeline:
     """Runs queries over streams as one shared stream of work; all its state is in `directory`.
 
-    `on_batch` gets the progress of each committed batch, `tell` messages for people.
+    `on_batch` gets the progress of each committed batch, `tell` messages for people. `packages`, `jars` and `conf` are
+    for the Spark session that it makes where it is given none.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class Pipeline:
         *,
         script: str = "",
         spark: SparkSession | None = None,
+        packages: Sequence[str] = (),
+        jars: Sequence[str] = (),
+        conf: Mapping[str, str] | None = None,
         functions: Mapping[str, Function] | None = None,
         settings: Mapping[str, str] | None = None,
         calibration: Calibration | None = None,
@@ -77,6 +82,8 @@ class Pipeline:
         self._calibration = calibration
         self._on_batch, self._tell = on_batch, tell
         self._spark = spark
+        self._options = session_options(packages, jars, conf, tell=tell)
+        check_no_session(spark, self._options)
         self._callbacks: dict[str, Callback] = {}
         self._control: Control | None = None
         self._stepper: Stepper | None = None
@@ -262,9 +269,9 @@ class Pipeline:
                 coming=last.coming if last else {},
             )
             declared = control.check(script)
-            self._spark = session_for(self._spark or make_session(self.name), declared.streams)
-            source = united(self._spark, self._sources(declared, control.base), self._frames)
-            check_formats(self._spark, declared.queries, control.base)
+            self._spark = session_for(self._spark or make_session(self.name, options=self._options), declared.streams)
+            source = united(self._spark, self._sources(declared, control.base), self._frames, self._tell)
+            check_formats(self._spark, declared.queries, control.base, self._tell)
             slots = declared.settings.slots or cores_of(self._spark)
             groups = declared.settings.groups
             self._stepper = Stepper(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from millstream.errors import ScriptError
+from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
 from millstream.model.script import Script
 from millstream.model.stream import Stream
@@ -18,6 +18,8 @@ from millstream.pipeline.sinks import wrong_sinks
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 _READ = (*FILE_FORMATS, "kafka", "rate", "rate-micro-batch", "socket", "delta", "iceberg")
+UNITS = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+"""The units of times that are numbers since 1970, and how many of them are a second."""
 _KAFKA = ("subscribe", "subscribepattern", "assign")
 
 
@@ -83,6 +85,10 @@ def _check_options(stream: Stream) -> None:
     if value.lower() != "json":
         valid = "value = 'json' reads the column value as JSON"
         raise ScriptError(f"value = '{value}'", valid, "Use 'json', or leave it out.")
+    epoch = options.get("epoch", "seconds")
+    if epoch.lower() not in UNITS:
+        todo = did_you_mean(epoch, UNITS, "Choose one.")
+        raise ScriptError(f"epoch = '{epoch}'", f"times that are numbers since 1970 are {listing(UNITS)}", todo)
     if kind == "kafka" and "kafka.bootstrap.servers" not in options:
         valid = "Kafka is found by kafka.bootstrap.servers"
         raise ScriptError(f"stream {stream.name} names no servers", valid, "Add it to WITH.")

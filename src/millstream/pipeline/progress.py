@@ -72,11 +72,13 @@ class BatchProgress:
         return shown
 
 
-def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
+def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float = 0.0) -> BatchProgress:
+    """`delivered` are the seconds that external sinks took."""
     slowest = max(done.reports, key=lambda report: sum(report.seconds.values()))
     split = {name: slowest.seconds.get(name, 0.0) for name in ("read", "restore", "join", "write")}
     split["spark"] = max(0.0, done.worked - done.began - sum(slowest.seconds.values()))
     split["commit"] = done.published - done.worked
+    split["deliver"] = delivered
     segments = [entry for slot in done.manifest.slots.values() for entry in slot.shard.segments]
     return BatchProgress(
         batch=done.manifest.batch,
@@ -94,7 +96,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False) -> BatchProgress:
         owing=done.manifest.owing,
         adaptation=done.adaptation,
         held_back=held_back,
-        seconds=done.published - done.began,
+        seconds=done.published - done.began + delivered,
         split=split,
         committed=done.committed,
     )

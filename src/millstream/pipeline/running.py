@@ -18,11 +18,12 @@ from millstream.pipeline.arrivals import arrived
 from millstream.pipeline.causes import first_cause
 from millstream.pipeline.checkpoint import refused
 from millstream.pipeline.control import Control
+from millstream.pipeline.delivery import Delivery
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.manifest import StagedFile
 from millstream.pipeline.progress import BatchProgress, progress
 from millstream.pipeline.recovery import prepare, tidy
-from millstream.pipeline.sinks import deliver, left_over
+from millstream.pipeline.sinks import left_over
 from millstream.pipeline.step import Stepper
 
 _BREATH = 0.02
@@ -51,6 +52,7 @@ class Running:
         self._spark, self._directory = spark, directory
         self._control, self._stepper = control, stepper
         self._on_batch, self._tell = on_batch, tell
+        self._delivery = Delivery(spark, directory.location, tell)
         self._query: StreamingQuery | None = None
         self._beat: threading.Thread | None = None
         self._step_lock = threading.RLock()
@@ -92,6 +94,7 @@ class Running:
                 self._step(None, None)  # results that wait for the disk come batch by batch
             if not self._stopping.is_set():
                 self._step(None, None, finish=True)
+            self._wait_for_sinks()
 
     def wait(self, seconds: float | None) -> bool:
         """Waits until the run ends or the time is over; whether it has ended. Raises the error that ended it."""
@@ -138,7 +141,8 @@ class Running:
         prepare(self._directory, [*(target.folder for target in targets), *late], self._tell)
         self._stepper.recover()
         tidy(self._directory, last, targets, self._control.sinks, self._tell)
-        self._hand_over(last.batch, last.outputs)
+        self._delivery.take_up(self._control.sinks, self._control.since())
+        self._deliver()
         for query in left_over(last.outputs, self._control.sinks, self._directory.location):
             self._tell(f"rows of the last batch for the sink of {query} are left in outbox/{query}: it has none now")
 
@@ -198,13 +202,15 @@ class Running:
                 if tries == _TRIES:
                     raise PipelineFailed(f"a batch failed {tries} times, and no query is to blame: {failure}") from None
         self._last_step, self._last_watermarks = time.monotonic(), done.watermarks
+        began_delivery = time.monotonic()
         self._hand_over(done.manifest.batch, done.manifest.outputs)
+        delivered = time.monotonic() - began_delivery
         if done.adaptation:
             self._tell(f"batch {done.manifest.batch}: {done.adaptation}")
         if done.short and not self._is_short:
             self._tell(f"batch {done.manifest.batch}: memory is too short for the limit: {done.short}")
         self._is_short = bool(done.short)
-        self._on_batch(progress(done, held_back=held_back))
+        self._on_batch(progress(done, held_back=held_back, delivered=delivered))
 
     def _tell_unfinished(self, before: Mapping[str, int]) -> None:
         """Says which queries end before all their results have been found."""
@@ -217,14 +223,23 @@ class Running:
             self._tell(f"{told}: what these would have given is not found any more")
 
     def _hand_over(self, batch: int, outputs: Iterable[StagedFile]) -> None:
-        """Delivers results to external sinks; a query whose sink raises ends with the next batch."""
-        control = self._control
-        while control.sinks.external or control.sinks.callbacks:
+        """Delivers results to external sinks."""
+        self._delivery.add(batch, outputs, self._control.sinks)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Gives sinks what waits for them; a query whose sink is not tried again ends with the next batch."""
+        while True:
             try:
-                deliver(self._spark, batch, outputs, control.queries(), control.sinks, self._directory.location)
+                self._delivery.run(self._control.sinks, self._control.owner)
                 return
             except QueryFailed as failure:
                 self._fail(failure)
+
+    def _wait_for_sinks(self) -> None:
+        while not self._stopping.is_set() and (pause := self._delivery.pause()) is not None:
+            if not self._stopping.wait(pause):
+                self._deliver()
 
     def _fail(self, failure: QueryFailed) -> None:
         if self._control.planned().script.settings.on_error == "stop":
@@ -250,6 +265,8 @@ class Running:
                     self._note_silence()
                     if self._has_work():
                         self._step(None, None)
+                    if self._delivery.pause() == 0:
+                        self._deliver()
             except BaseException as error:  # raised by `wait`
                 self._error = error
                 self._stopping.set()

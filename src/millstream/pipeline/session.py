@@ -8,12 +8,13 @@ import socket
 import socketserver
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -37,6 +38,8 @@ _OF_SESSION = {
     "spark.sql.streaming.schemaInference": "false",
     "spark.sql.codegen.wholeStage": "true",
 }
+FIXED = frozenset(_OF_SESSION)
+"""Options that a user cannot set."""
 # With these limits texts of 1 MB fit into Spark's 2 GB: two tasks, each with a batch being read and one being sent.
 _OF_WIDE_ROWS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
@@ -59,6 +62,7 @@ _HERE = re.compile(r"local(\[.*|-cluster\[.*)?|spark://(127\.[\d.]+|localhost|\[
 # Over TCP each batch waits 40 ms for a delayed acknowledgement; a Unix socket does not, and is private to the user.
 _BY_FILE = {"spark.python.unix.domain.socket.enabled": "true"}
 _LONGEST_FOLDER = 60
+_WITH_JAVA = ("spark.jars.packages", "spark.jars")
 
 
 def make_session(
@@ -69,6 +73,7 @@ def make_session(
     The standard error of Spark and its workers goes to `log`, if one is given.
     """
     active = SparkSession.getActiveSession()
+    _check_new(active, options or {})
     if active is None:
         find_java()
         # Spark starts workers by this variable and ignores spark.pyspark.python.
@@ -78,7 +83,7 @@ def make_session(
         if loopback:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.appName(name).master(master)
-        given = {**java_options(), **(options or {}), "spark.pyspark.python": sys.executable}
+        given = {**_joined(java_options(), options or {}), "spark.pyspark.python": sys.executable}
         for key, value in {**_OF_CONTEXT, **loopback, **_sockets(), **given}.items():
             builder = builder.config(key, value)
         try:
@@ -93,6 +98,24 @@ def make_session(
         active.sparkContext.setLogLevel("ERROR" if log else "OFF")
         _forgive_ends(getattr(active.sparkContext, "_accumulatorServer", None))
     return active
+
+
+def _joined(ours: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Options for Java are added to ours; all others replace them."""
+    java = "spark.driver.extraJavaOptions"
+    both = [one[java] for one in (ours, options) if java in one]
+    return {**ours, **options, **({java: " ".join(both)} if both else {})}
+
+
+def _check_new(active: SparkSession | None, options: Mapping[str, str]) -> None:
+    """Refuses packages that Spark would not see, because it runs already, or its Java does."""
+    named = [name for name in _WITH_JAVA if name in options]
+    if named and (active is not None or SparkContext._gateway is not None):
+        raise ScriptError(
+            "Spark runs already in this process" if active else "Java runs already, from an earlier Spark session",
+            f"it reads {' and '.join(named)} when it starts",
+            "Give the packages to the first session of the process.",
+        )
 
 
 def _forgive_ends(server: socketserver.BaseServer | None) -> None:

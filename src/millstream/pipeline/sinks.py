@@ -2,32 +2,33 @@
 
 Slots write such a query's rows to the outbox. Once the batch is committed each sink gets them as one DataFrame or
 table, and the files are deleted when the sink has returned. After a crash in between, the sink gets the whole batch
-again.
+again. Here are the options of sinks, and what is wrong with them.
 """
 
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millstream.engine.files import Files
-from millstream.errors import QueryFailed, ScriptError
+from millstream.errors import ScriptError, did_you_mean, listing
+from millstream.model import duration
 from millstream.model.query import Query
 from millstream.model.script import Script
-from millstream.model.stream import Stream
+from millstream.model.stream import Stream, check_hint
 from millstream.model.types import STRING, Family
+from millstream.pipeline.connectors import missing_package
+from millstream.pipeline.kafka import check_topics
 from millstream.pipeline.locations import is_read, located
-from millstream.pipeline.manifest import PublishedFile, StagedFile
+from millstream.pipeline.manifest import StagedFile
 from millstream.pipeline.results import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Callback = Callable[[int, pa.Table], None]
 """Takes the number of a batch and the rows it gave. It may see a batch again after a crash, under the same number."""
@@ -35,6 +36,7 @@ Callback = Callable[[int, pa.Table], None]
 _FILES = ("csv", "json", "orc", "avro", "text", "xml")
 _KNOWN = ("parquet", *_FILES, "delta", "kafka", "console", "memory", "noop", "jdbc", "iceberg")
 _OURS = ("format", "results", "compression")
+_RETRY, _FOREVER = "1 minute", "forever"
 _READ_BY_US = ("path", "table")
 _MESSAGE = {"key": ("STRING", "BINARY"), "value": ("STRING", "BINARY"), "topic": ("STRING",)}
 _CODECS = {
@@ -56,6 +58,26 @@ class External:
     def is_files(self) -> bool:
         """Whether it writes files, with a folder for every batch."""
         return self.format in _FILES
+
+    @property
+    def retry(self) -> int | None:
+        """For how many microseconds a failing sink is tried again; None for as long as it takes."""
+        given = self._ours().get("retry", _RETRY)
+        return None if given.lower() == _FOREVER else duration.parse(given)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that are the key of a Kafka message."""
+        return tuple(name.strip() for name in self._ours().get("key", "").split(",") if name.strip())
+
+    @property
+    def writer_options(self) -> dict[str, str]:
+        """The options that go to Spark's writer."""
+        return {name: value for name, value in self.options if name.lower() not in self._ours()}
+
+    def _ours(self) -> dict[str, str]:
+        known = ("retry", "key") if self.format == "kafka" else ("retry",)
+        return {name.lower(): value for name, value in self.options if name.lower() in known}
 
     @property
     def exactly_once(self) -> bool:
@@ -140,9 +162,10 @@ def _same_types(one: Query, other: Query) -> bool:
     return all(kinds.get(output.name.lower(), output.expr.type) == output.expr.type for output in other.outputs)
 
 
-def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> None:
-    """Asks Spark for every format before anything runs."""
+def check_formats(spark: SparkSession, queries: Iterable[Query], base: str, tell: Callable[[str], None]) -> None:
+    """Asks Spark for every format, and Kafka for its topics, before anything runs."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     if spark._jvm is None:
         raise RuntimeError("Spark has been stopped")
@@ -153,13 +176,19 @@ def check_formats(spark: SparkSession, queries: Iterable[Query], base: str) -> N
             continue
         try:
             sources.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
-        except Py4JJavaError as error:
+        except (PySparkException, Py4JJavaError) as error:
+            missing = missing_package(sink.format)
+            if missing is not None:
+                raise missing.at(query.where) from None
+            said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
             raise ScriptError(
-                f"Spark knows no format '{sink.format}' ({str(error.java_exception.getMessage()).splitlines()[0]})",
+                f"Spark knows no format '{sink.format}' ({str(said).splitlines()[0]})",
                 "format and options of a query go to Spark's writer as they are",
                 "Correct the format, or give Spark the package it is in.",
                 query.where,
             ) from None
+        if sink.format == "kafka":
+            check_topics(spark, f"query {query.name}", {name.lower(): value for name, value in sink.options}, tell)
 
 
 def folder_of(query: Query, base: str) -> str | None:
@@ -196,7 +225,29 @@ def _check_options(query: Query, kind: str, options: Mapping[str, str]) -> None:
     missing = _missing(query, kind, options)
     if missing:
         raise refuse(f"format = '{kind}' without {missing}", f"a {kind} sink needs it", "Add it to WITH.")
+    retry = options.get("retry", _FOREVER)
+    if retry.lower() != _FOREVER:
+        try:
+            check_hint("delay", duration.parse(retry))
+        except ScriptError as error:
+            valid = "it says how long a sink that fails is tried again: a length of time, or 'forever'"
+            raise refuse(f"retry = '{retry}': {error.found}", valid, "Write for example '5 minutes'.") from None
     _check_columns(query, kind)
+    _check_key(query, kind, options)
+
+
+def _check_key(query: Query, kind: str, options: Mapping[str, str]) -> None:
+    if kind != "kafka" or "key" not in options:
+        return
+    columns = [output.name for output in query.outputs]
+    names = [name.strip() for name in options["key"].split(",")]
+    unknown = [name for name in names if name not in columns]
+    if unknown:
+        found, valid = f"key = '{options['key']}'", f"the key is made of columns of the query: {listing(columns)}"
+        raise ScriptError(found, valid, did_you_mean(unknown[0], columns, "Name one of these."), query.where)
+    if "value" in columns and "key" in columns and names != ["key"]:
+        found, valid = "a column key, and an option key", "a message has one key"
+        raise ScriptError(found, valid, "Leave one of both out.", query.where)
 
 
 def _missing(query: Query, kind: str, options: Mapping[str, str]) -> str:
@@ -230,112 +281,10 @@ def _check_columns(query: Query, kind: str) -> None:
             raise ScriptError(found, valid, "Select its parts, or take json.", query.where)
 
 
-def deliver(
-    spark: SparkSession, batch: int, outputs: Iterable[StagedFile], queries: Mapping[str, Query], sinks: Sinks, app: str
-) -> None:
-    """Hands a committed batch to its sinks and empties the outbox. Raises QueryFailed for a query whose sink raises."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    by_query: dict[str, list[PublishedFile]] = {}
-    for final in (final for output in outputs for final in output.finals):
-        if sinks.takes(final.query) and final.query in queries and Files.at(final.folder).has(final.name):
-            by_query.setdefault(final.query, []).append(final)
-    shared: dict[External, list[str]] = {}
-    for name in by_query:
-        if name in sinks.callbacks:
-            _call(name, sinks.callbacks[name], batch, by_query[name])
-            _empty(by_query[name])
-        else:
-            shared.setdefault(sinks.external[name], []).append(name)
-    for sink, names in shared.items():
-        frames = {name: _frame(spark, by_query[name]) for name in names}
-        try:
-            _write(spark, sink, batch, frames, app)
-        except (PySparkException, Py4JError) as error:
-            raise QueryFailed(names, f"{sink.format} sink: {str(error).splitlines()[0]}") from error
-        for name in names:
-            _empty(by_query[name])
-
-
 def left_over(outputs: Iterable[StagedFile], sinks: Sinks, location: str) -> list[str]:
     """The queries with rows in the outbox that no sink takes: those that are gone, or that have no sink any more."""
     finals = [final for output in outputs for final in output.finals if final.folder.startswith(f"{location}/outbox/")]
     return sorted({one.query for one in finals if not sinks.takes(one.query) and Files.at(one.folder).has(one.name)})
-
-
-def _empty(taken: Iterable[PublishedFile]) -> None:
-    """Called after each sink: if a later sink raises, those before it must not get the batch again."""
-    for final in taken:
-        Files.at(final.folder).delete(final.name)
-
-
-def _call(name: str, callback: Callback, batch: int, finals: Sequence[PublishedFile]) -> None:
-    tables = []
-    for final in finals:
-        files = Files.at(final.folder)
-        tables.append(pq.read_table(files.path(final.name), filesystem=files.system))
-    try:
-        callback(batch, pa.concat_tables(tables))
-    except (Exception, SystemExit) as error:  # the user's own code may fail in any way
-        raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
-
-
-def _frame(spark: SparkSession, finals: Sequence[PublishedFile]) -> DataFrame:
-    return spark.read.parquet(*(f"{final.folder}/{final.name}" for final in finals))
-
-
-def _write(spark: SparkSession, sink: External, batch: int, frames: Mapping[str, DataFrame], app: str) -> None:
-    from pyspark.sql import functions as sf
-
-    options = dict(sink.options)
-    if sink.format == "console":
-        for name, frame in frames.items():
-            sys.stdout.write(f"batch {batch}, query {name}\n")
-            frame.show(truncate=False)
-        return
-    if sink.format == "memory":
-        for name, frame in frames.items():
-            before = spark.table(name) if spark.catalog.tableExists(name) else None
-            rows = frame.withColumn("_batch", sf.lit(batch))
-            if before is not None:
-                rows = before.filter(sf.col("_batch") != batch).unionAll(rows)
-            rows.localCheckpoint().createOrReplaceTempView(name)
-        return
-    if sink.format == "kafka":
-        frames = {name: _messages(name, frame) for name, frame in frames.items()}
-    whole = _together(list(frames.values()))
-    if sink.format in _FILES:
-        # A folder per batch, overwritten if it exists, makes the write idempotent.
-        path = options.pop("path")
-        whole.write.format(sink.format).options(**options).mode("overwrite").save(f"{path}/batch={batch:08}")
-        return
-    table = None
-    if sink.format == "delta":
-        options |= {"txnAppId": app, "txnVersion": str(batch)}
-        table = options.pop("table", None)
-    writer = whole.write.format(sink.format).options(**options).mode("append")
-    if table is None:
-        writer.save()
-    else:
-        writer.saveAsTable(table)
-
-
-def _messages(name: str, frame: DataFrame) -> DataFrame:
-    """The messages for Kafka: `key` and `value` where the query selects them, else all columns as JSON."""
-    from pyspark.sql import functions as sf
-
-    if "value" in frame.columns:
-        return frame
-    topic = ["topic"] if "topic" in frame.columns else []
-    return frame.select(sf.lit(name).alias("key"), sf.to_json(sf.struct("*")).alias("value"), *topic)
-
-
-def _together(frames: Sequence[DataFrame]) -> DataFrame:
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame, allowMissingColumns=True)
-    return whole
 
 
 def outbox(query: Query, place: str) -> Target:

@@ -6,7 +6,8 @@ in `bad`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -21,21 +22,32 @@ from pyspark.sql.column import Column
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millstream.errors import ScriptError, Where
-from millstream.model.stream import Stream
+from millstream.model.stream import Stream, StreamColumn
+from millstream.pipeline.connectors import missing_package
+from millstream.pipeline.kafka import RECORD, check_topics
 from millstream.pipeline.layout import BAD, STREAM, Layout
-from millstream.pipeline.preflight import FILE_FORMATS, check_path
+from millstream.pipeline.preflight import FILE_FORMATS, UNITS, check_path
 
 _CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
-_OURS = ("format", "value")
+_OURS = ("format", "value", "epoch")
+_WITH_TYPES = ("parquet", "orc")
+_NUMBER, _MICROS = "DECIMAL(29, 9)", 1_000_000
+_NO_VALUE = "(no value)"
+_NOT_FOUND = re.compile("Failed to find (the )?data source")
 
 
-def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, DataFrame]) -> DataFrame:
+def united(
+    spark: SparkSession,
+    streams: Sequence[Stream],
+    given: Mapping[str, DataFrame],
+    tell: Callable[[str], None] = lambda _: None,
+) -> DataFrame:
     """All streams as one DataFrame; `given` holds the DataFrames that a user passed."""
     layout = Layout.of(streams)
     parts = []
     for number, stream in enumerate(layout.streams):
-        frame = given[stream.name] if stream.name in given else _read(spark, stream)
+        frame = given[stream.name] if stream.name in given else _read(spark, stream, tell)
         bad = sf.col(_CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
         own = dict(zip(layout.places[number], _columns(frame, stream), strict=True))
         shared = [
@@ -63,11 +75,12 @@ def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
                 "Declare the stream with these columns.",
                 Where(),
             )
-        columns.append(sf.col(quoted(found)))
+        value, per_second = sf.col(quoted(found)), _per_second(stream)
+        columns.append(_since_1970(value, per_second) if per_second and column.name == stream.time else value)
     return columns
 
 
-def _read(spark: SparkSession, stream: Stream) -> DataFrame:
+def _read(spark: SparkSession, stream: Stream, tell: Callable[[str], None]) -> DataFrame:
     options = dict(stream.options)
     lower = {name.lower(): value for name, value in options.items()}
     kind = lower.get("format", "parquet").lower()
@@ -78,30 +91,57 @@ def _read(spark: SparkSession, stream: Stream) -> DataFrame:
             reader = reader.option(name, value)
     corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
     if kind in FILE_FORMATS:
-        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
+        schema = ", ".join(f"{quoted(column.name)} {_read_type(stream, column, kind)}" for column in stream.columns)
         reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
         if corrupt:
             reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     try:
         frame = reader.load()
+        if kind == "kafka":
+            check_topics(spark, f"stream {stream.name}", lower, tell)
         _check_files(spark, stream, kind, lower, frame.schema)
     except (PySparkException, Py4JJavaError) as error:
-        raise _refused(stream, error) from None
+        missing = missing_package(kind) if _NOT_FOUND.search(str(error)) else None
+        raise missing.at(stream.where) if missing else _refused(stream, error) from None
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 
 def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
-    """Parses JSON text in the column `value`, as in Kafka topics."""
-    schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
+    """Parses JSON text in the column `value`, as in Kafka topics. Rows without a value do not parse."""
+    record = [column for column in stream.columns if RECORD.get(column.name.lower()) in frame.columns]
+    inside = [column for column in stream.columns if column not in record]
+    schema = ", ".join(f"{quoted(column.name)} {_read_type(stream, column)}" for column in inside)
     text = sf.col("value").cast("string")
     options = {"columnNameOfCorruptRecord": _CORRUPT}
-    parsed = sf.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
+    parsed = sf.from_json(text, f"{schema + ', ' if schema else ''}{_CORRUPT} STRING", options).alias("parsed")
+    beside = [sf.col(RECORD[column.name.lower()]).cast(str(column.type)).alias(column.name) for column in record]
+    unread = sf.when(sf.col("text").isNull(), _NO_VALUE).when(sf.col("parsed").isNull(), sf.col("text"))
     return (
-        frame.select(parsed, text.alias("text"))
-        .select("parsed.*", sf.when(sf.col("parsed").isNull(), sf.col("text")).alias("unread"))
-        .withColumn(_CORRUPT, sf.coalesce(_CORRUPT, "unread"))
-        .drop("unread")
+        frame.select(parsed, text.alias("text"), sf.struct(*beside, sf.lit(0).alias("0")).alias("record"))
+        .select("parsed.*", *(sf.col(f"record.{quoted(column.name)}") for column in record), unread.alias("\x01"))
+        .withColumn(_CORRUPT, sf.coalesce(_CORRUPT, "\x01"))
+        .drop("\x01")
     )
+
+
+def _read_type(stream: Stream, column: StreamColumn, kind: str = "json") -> str:
+    """The type a column is read as: a time that is a number is converted later."""
+    if column.name != stream.time or _per_second(stream) is None:
+        return str(column.type)
+    return "BIGINT" if kind in _WITH_TYPES else _NUMBER
+
+
+def _per_second(stream: Stream) -> int | None:
+    """Where the source has numbers since 1970 in the time column: how many of its units are a second."""
+    unit = {name.lower(): value for name, value in stream.options}.get("epoch")
+    return None if unit is None else UNITS[unit.lower()]
+
+
+def _since_1970(number: Column, per_second: int) -> Column:
+    """Microseconds; null where the number is too large for a time."""
+    exact = number.try_cast(_NUMBER)
+    scaled = exact * (_MICROS // per_second) if per_second <= _MICROS else exact / (per_second // _MICROS)
+    return sf.timestamp_micros(sf.floor(scaled).try_cast("BIGINT"))
 
 
 def _check_files(

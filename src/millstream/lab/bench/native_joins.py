@@ -117,10 +117,12 @@ class NativeJoins:
         )
         return awaited([query], self.files.batches, began, tell)
 
+    def read(self, name: str) -> DataFrame:
+        """A stream as it is read, with the columns of the workload."""
+        return read_files(self.spark, self.files, name)
+
     def _join(self, window: int) -> DataFrame:
-        left, right = (
-            stream(self.spark, self.files, name, prefix) for name, prefix in (("Temperature", "T"), ("Humidity", "H"))
-        )
+        left, right = (watched(self.read(name), prefix) for name, prefix in (("Temperature", "T"), ("Humidity", "H")))
         wide = sf.expr(f"INTERVAL {window} SECONDS")
         near = (sf.col("H_Ts") > sf.col("T_Ts") - wide) & (sf.col("H_Ts") < sf.col("T_Ts") + wide)
         return left.join(right, (sf.col("T_LocationId") == sf.col("H_LocationId")) & near).where(self.also)
@@ -135,8 +137,15 @@ def session_beside(spark: SparkSession, store: str) -> SparkSession:
 
 
 def stream(spark: SparkSession, files: StreamFiles, name: str, prefix: str) -> DataFrame:
-    """A stream whose columns have a prefix, with a watermark."""
-    read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(files.path(name))
+    """A stream of files whose columns have a prefix, with a watermark."""
+    return watched(read_files(spark, files, name), prefix)
+
+
+def read_files(spark: SparkSession, files: StreamFiles, name: str) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").parquet(files.path(name))
+
+
+def watched(read: DataFrame, prefix: str) -> DataFrame:
     return read.select(*(sf.col(column).alias(f"{prefix}_{column}") for column in COLUMNS)).withWatermark(
         f"{prefix}_Ts", f"{DELAY} seconds"
     )
