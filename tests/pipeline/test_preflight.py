@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from begun import FROM_FILES, SELECT, query
 from millstream.compile import compile_script
 from millstream.errors import MillstreamError, ScriptError
+from millstream.model.known_options import check_option
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.preflight import preflight, wrong_ends
+from millstream.pipeline.preflight import preflight, unchecked, wrong_ends
+from millstream.pipeline.session import make_session
 
 SCRIPT = FROM_FILES + query("q")
 
@@ -100,3 +103,52 @@ def test_all_that_is_wrong_comes_at_once() -> None:
     script = FROM_FILES.replace("path = 'in/A'", "format = 'csv'").replace("path = 'in/B'", "value = 'x'")
     script += query("q", "compression = 'zip'") + query("r", "results = 'mine'", SELECT)
     assert len(wrong_ends(compile_script(script).script)) == 4
+
+
+def test_modes_that_spark_would_take_for_permissive() -> None:
+    script = "CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts', format = 'csv', path = 'x', mode = '{}');"
+    assert wrong_ends(compile_script(script.format("failfast")).script) == []
+    (error,) = wrong_ends(compile_script(script.format("FAILFSAT")).script)
+    assert "mode = 'FAILFSAT'; it is PERMISSIVE or DROPMALFORMED or FAILFAST. Did you mean" in str(error)
+
+
+def test_a_misspelt_name_of_kafkas_servers() -> None:
+    script = (
+        "CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts', format = 'kafka', kafka.boostrap.servers = 'h:9');"
+    )
+    (error,) = wrong_ends(compile_script(script).script)
+    assert str(error).endswith('Did you mean it by "kafka.boostrap.servers"?')
+
+
+def test_which_names_are_handed_on() -> None:
+    script = compile_script(
+        "CREATE STREAM A (k INT, Ts TIMESTAMP) WITH (time = 'Ts', format = 'Mine', depth = 3, path = 'x');"
+        "CREATE STREAM B (k INT, Ts TIMESTAMP) WITH (time = 'Ts', path = 'x', maxFilesPerTrigger = 1);"
+        "CREATE QUERY q WITH (format = 'pigeon', coop = 'x') AS SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 1 SECOND;"
+    ).script
+    assert list(unchecked(script)) == [
+        "stream A: handed on to mine unchecked: depth",
+        "query q: handed on to pigeon unchecked: coop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [
+        ("csv", "catalyst.csv.CSVOptions"),
+        ("json", "catalyst.json.JSONOptions"),
+        ("xml", "catalyst.xml.XmlOptions"),
+        ("avro", "avro.AvroOptions"),
+        ("parquet", "execution.datasources.parquet.ParquetOptions"),
+        ("orc", "execution.datasources.orc.OrcOptions"),
+        ("text", "execution.datasources.text.TextOptions"),
+        ("csv", "execution.datasources.FileIndexOptions"),
+    ],
+)
+def test_the_options_of_files_are_those_that_spark_lists(kind: str, listed: str) -> None:
+    jvm: Any = make_session("options")._jvm
+    module = jvm.java.lang.Class.forName(f"org.apache.spark.sql.{listed}$").getField("MODULE$").get(None)
+    names = module.getAllOptions().mkString(" ").split()
+    assert len(names) > 2
+    for name in names:
+        check_option(name, kind, read=True)

@@ -127,7 +127,7 @@ def test_sinks_of_spark(mill: Callable[..., Any], tmp_path: Path, capfd: pytest.
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ("format = 'parquet', header = 'true'", "option header"),
+        ("format = 'parquet', header = 'true'", 'no option "header"'),
         ("compression = 'zip'", "compression = 'zip'"),
         ("results = 'mine'", "results = 'mine'"),
         ("format = 'pigeon'", "Spark knows no format 'pigeon'"),

@@ -13,6 +13,7 @@ from millstream.cli.rescale import rescale
 from millstream.cli.run import run
 from millstream.cli.script import ErrorsShown, compile_file, script_options
 from millstream.cli.words import counted
+from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
 
@@ -32,6 +33,8 @@ def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> N
     counts = ((len(plan.script.streams), "stream"), (len(plan.members), "query"), (len(plan.chains), "chain"))
     words = [counted(count, word) for count, word in (*counts, (slices, "slice"))]
     click.echo(f"{file}: ok, {', '.join(words)}")
+    for line in unchecked(plan.script):
+        click.echo(line)
 
 
 @main.command()

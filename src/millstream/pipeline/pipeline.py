@@ -20,6 +20,7 @@ from millstream.pipeline.columns import columns_of
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import check_apart, literal, located
+from millstream.pipeline.preflight import check_options
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.recovery import recover
 from millstream.pipeline.results import read_results
@@ -299,6 +300,8 @@ class Pipeline:
         found = []
         for stream in declared.streams:
             options = located(self._elsewhere.get(stream.name.lower(), stream.options), base)
+            if stream.name not in self._frames:
+                check_options(replace(stream, options=options))
             check_apart(stream.name, options, self.directory.location)
             found.append(replace(stream, options=literal(options)))
         return found

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from millstream.errors import ScriptError
+from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.model.functions import Function
+from millstream.model.known_options import FILE_FORMATS, READERS, check_option, format_of, handed_on
 from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.control import Control
@@ -16,8 +17,7 @@ from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import check_apart, is_address, located
 from millstream.pipeline.sinks import wrong_sinks
 
-FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
-_READ = (*FILE_FORMATS, "kafka", "rate", "rate-micro-batch", "socket", "delta", "iceberg")
+_MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 _KAFKA = ("subscribe", "subscribepattern", "assign")
 
 
@@ -40,10 +40,20 @@ def wrong_ends(script: Script, base: str = "") -> list[ScriptError]:
     found = []
     for stream in script.streams:
         try:
-            _check_options(stream)
+            check_options(stream)
         except ScriptError as error:
             found.append(error.at(stream.where))
     return found + wrong_sinks(script, base)
+
+
+def unchecked(script: Script) -> Iterator[str]:
+    """Which options of streams and queries are handed on without being known here, in words."""
+    ends = [(f"stream {one.name}", one.options, True) for one in script.streams]
+    for who, options, read in [*ends, *((f"query {one.name}", one.options, False) for one in script.queries)]:
+        kind = format_of(options)
+        names = handed_on([name for name, _ in options], kind, read=read)
+        if names:
+            yield f"{who}: handed on to {kind} unchecked: {listing(names)}"
 
 
 def check_path(stream: Stream) -> None:
@@ -64,17 +74,26 @@ def check_path(stream: Stream) -> None:
         )
 
 
-def _check_options(stream: Stream) -> None:
-    """A stream without a format and a path may get another source from `Pipeline.read`."""
+def check_options(stream: Stream) -> None:
+    """Refuses options that no reader knows, or that do not go together.
+
+    A stream without a format and a path may get another source from `Pipeline.read`.
+    """
     options = {name.lower(): value for name, value in stream.options}
     kind = options.get("format", "").lower()
-    near = difflib.get_close_matches(kind, _READ, n=1, cutoff=0.66)
-    if kind and kind not in _READ and near:
+    near = difflib.get_close_matches(kind, READERS, n=1, cutoff=0.66)
+    if kind and kind not in READERS and near:
         raise ScriptError(
             f"stream {stream.name} has format = '{kind}'",
-            f"formats of Spark's are {', '.join(_READ)}",
+            f"formats of Spark's are {', '.join(READERS)}",
             f'Did you mean "{near[0]}"?',
         )
+    for name, _ in stream.options:
+        check_option(name, kind or "parquet", read=True)
+    mode = options.get("mode", "").upper()
+    if kind in FILE_FORMATS and mode and mode not in _MODES:
+        # Spark would fall back to PERMISSIVE.
+        raise ScriptError(f"mode = '{mode}'", f"it is {' or '.join(_MODES)}", did_you_mean(mode, _MODES, "Choose one."))
     if kind in FILE_FORMATS and "path" not in options:
         raise _without_path(stream, kind)
     if "path" in options and not options["path"].strip():
@@ -85,7 +104,9 @@ def _check_options(stream: Stream) -> None:
         raise ScriptError(f"value = '{value}'", valid, "Use 'json', or leave it out.")
     if kind == "kafka" and "kafka.bootstrap.servers" not in options:
         valid = "Kafka is found by kafka.bootstrap.servers"
-        raise ScriptError(f"stream {stream.name} names no servers", valid, "Add it to WITH.")
+        near = difflib.get_close_matches("kafka.bootstrap.servers", options, n=1, cutoff=0.8)
+        todo = f'Did you mean it by "{near[0]}"?' if near else "Add it to WITH."
+        raise ScriptError(f"stream {stream.name} names no servers", valid, todo)
     if kind == "kafka" and not options.keys() & set(_KAFKA):
         valid = "subscribe = '...' names its topics"
         raise ScriptError(f"stream {stream.name} names no topic", valid, "Add it to WITH.")

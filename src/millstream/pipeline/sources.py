@@ -21,9 +21,10 @@ from pyspark.sql.column import Column
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millstream.errors import ScriptError, Where
+from millstream.model.known_options import FILE_FORMATS
 from millstream.model.stream import Stream
 from millstream.pipeline.layout import BAD, STREAM, Layout
-from millstream.pipeline.preflight import FILE_FORMATS, check_path
+from millstream.pipeline.preflight import check_path
 
 _CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
