@@ -11,7 +11,7 @@ from millstream.cli.bench import bench
 from millstream.cli.query import query
 from millstream.cli.rescale import rescale
 from millstream.cli.run import run
-from millstream.cli.script import ErrorsShown, compile_file, script_options
+from millstream.cli.script import ErrorsShown, compile_file, read_script, script_options
 from millstream.cli.words import counted
 from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
@@ -26,7 +26,8 @@ def main() -> None:
 
 @main.command()
 @script_options
-def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> None:
+@click.option("--read", is_flag=True, help="Open the sources too, compare their columns, and read a sample of rows.")
+def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...], read: bool) -> None:
     """Say whether FILE is a valid script, and if not, everything that is wrong with it."""
     plan = compile_file(file, functions, settings)
     slices = sum(len(chain.slices) for chain in plan.chains)
@@ -35,6 +36,10 @@ def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> N
     click.echo(f"{file}: ok, {', '.join(words)}")
     for line in unchecked(plan.script):
         click.echo(line)
+    if read:
+        from millstream.cli.reading import read_sources
+
+        read_sources(plan.script, read_script(file), file)
 
 
 @main.command()

@@ -14,11 +14,12 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyarrow import parquet
 from pyspark.errors import AnalysisException, PySparkException, PySparkTypeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 from pyspark.sql.column import Column
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from millstream.errors import ScriptError, Where
 from millstream.model.known_options import FILE_FORMATS
@@ -26,7 +27,7 @@ from millstream.model.stream import Stream
 from millstream.pipeline.layout import BAD, STREAM, Layout
 from millstream.pipeline.preflight import check_path
 
-_CORRUPT = "_corrupt_record"
+CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value")
 
@@ -37,7 +38,7 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
     parts = []
     for number, stream in enumerate(layout.streams):
         frame = given[stream.name] if stream.name in given else _read(spark, stream)
-        bad = sf.col(_CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
+        bad = sf.col(CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
         own = dict(zip(layout.places[number], _columns(frame, stream), strict=True))
         shared = [
             own[name].cast(kind).alias(name) if name in own else sf.lit(None).cast(kind).alias(name)
@@ -49,7 +50,7 @@ def united(spark: SparkSession, streams: Sequence[Stream], given: Mapping[str, D
 
 def _is_corrupt_column(frame: DataFrame, stream: Stream) -> bool:
     """Whether this is Spark's column for rows that do not parse, and not a column of the user's."""
-    return _CORRUPT in frame.columns and stream.find(_CORRUPT) is None
+    return CORRUPT in frame.columns and stream.find(CORRUPT) is None
 
 
 def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
@@ -69,25 +70,34 @@ def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
 
 
 def _read(spark: SparkSession, stream: Stream) -> DataFrame:
-    options = dict(stream.options)
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = {name.lower(): value for name, value in stream.options}
     kind = lower.get("format", "parquet").lower()
     check_path(stream)
-    reader = spark.readStream.format(kind)
-    for name, value in options.items():
-        if name.lower() not in _OURS:
+    try:
+        frame = rows_of(spark.readStream, stream)
+        _check_files(spark, stream, kind, lower, frame.schema)
+    except (PySparkException, Py4JJavaError) as error:
+        raise refused(stream, error) from None
+    return frame
+
+
+def rows_of(
+    reader: DataFrameReader | DataStreamReader, stream: Stream, files: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows of a stream, parsed; of these files alone, or of all its source holds."""
+    lower = {name.lower(): value for name, value in stream.options}
+    kind = lower.get("format", "parquet").lower()
+    reader = reader.format(kind)
+    for name, value in stream.options:
+        if name.lower() not in (*_OURS, *(() if files is None else ("path",))):
             reader = reader.option(name, value)
     corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
     if kind in FILE_FORMATS:
         schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
-        reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
+        reader = reader.schema(f"{schema}, {CORRUPT} STRING" if corrupt else schema)
         if corrupt:
-            reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
-    try:
-        frame = reader.load()
-        _check_files(spark, stream, kind, lower, frame.schema)
-    except (PySparkException, Py4JJavaError) as error:
-        raise _refused(stream, error) from None
+            reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
+    frame = reader.load() if files is None else reader.load(list(files))  # type: ignore[arg-type]
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 
@@ -95,12 +105,12 @@ def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
     """Parses JSON text in the column `value`, as in Kafka topics."""
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in stream.columns)
     text = sf.col("value").cast("string")
-    options = {"columnNameOfCorruptRecord": _CORRUPT}
-    parsed = sf.from_json(text, f"{schema}, {_CORRUPT} STRING", options).alias("parsed")
+    options = {"columnNameOfCorruptRecord": CORRUPT}
+    parsed = sf.from_json(text, f"{schema}, {CORRUPT} STRING", options).alias("parsed")
     return (
         frame.select(parsed, text.alias("text"))
         .select("parsed.*", sf.when(sf.col("parsed").isNull(), sf.col("text")).alias("unread"))
-        .withColumn(_CORRUPT, sf.coalesce(_CORRUPT, "unread"))
+        .withColumn(CORRUPT, sf.coalesce(CORRUPT, "unread"))
         .drop("unread")
     )
 
@@ -157,7 +167,7 @@ def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
     return one == other or isinstance(found, spark_types.StructType | spark_types.ArrayType | spark_types.MapType)
 
 
-def _refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
+def refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
     said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
     first = str(said).split("\n", 1)[0]
     return ScriptError(
