@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from millstream.cli import main
+from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.manifest import Manifest
 from millstream.pipeline.registry import Entry, Registry
 from millstream.testing import run as run_in_memory
 
@@ -121,6 +123,7 @@ def test_a_directory_of_other_streams(folder: Path, before: str, message: str) -
     directory = Directory.at(folder / "state" / "s")
     directory.make()
     Registry(directory.files.below("registry")).record(1, Entry("script", 1, text=before))
+    manifests.commit(directory.files.below("manifest"), Manifest(batch=1))
     assert refused().startswith(f"error: {folder}/state/s: {message}")
 
 

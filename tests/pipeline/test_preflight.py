@@ -11,7 +11,10 @@ from begun import FROM_FILES, SELECT, query
 from millstream.compile import compile_script
 from millstream.errors import MillstreamError, ScriptError
 from millstream.model.known_options import check_option
+from millstream.pipeline import manifest as manifests
+from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.manifest import Manifest
 from millstream.pipeline.preflight import preflight, unchecked, wrong_ends
 from millstream.pipeline.session import make_session
 
@@ -64,14 +67,60 @@ def test_a_directory_in_use_is_told_first() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_the_streams_of_a_directory_stay() -> None:
-    from millstream.pipeline.control import Control
-
     directory = Directory.at("state")
     directory.make()
     Control(directory=directory).begin(SCRIPT, 1)
+    manifests.commit(directory.files.below("manifest"), Manifest(batch=1))
     preflight(SCRIPT.replace("1 MINUTE", "2 MINUTES"), directory, {})
     with pytest.raises(ScriptError, match=r"state: stream A has changed: columns was .*; .* Use a new directory"):
         preflight(SCRIPT.replace("k INT, s STRING", "k INT, s STRING, t INT", 1), directory, {})
+
+
+@pytest.mark.usefixtures("here")
+def test_a_start_that_failed_does_not_refuse_other_streams() -> None:
+    """As long as no batch is committed: then statements and Spark's notes are forgotten, and changes that wait stay."""
+    directory = Directory.at("state")
+    directory.make()
+    Control(directory=directory).begin(SCRIPT, 1)
+    directory.files.make("spark/sources/0")
+    directory.files.write("spark/sources/0/0", b"v1")
+    other = SCRIPT.replace("in/A", "in/B/../A")
+    preflight(other, directory, {})
+    said: list[str] = []
+    control = Control(directory=directory, tell=said.append)
+    assert control.registry.count() == 1
+    ticket = control.registry.ask("drop", "q")
+    control.check(other)
+    assert control.begins_anew
+    control.forget()
+    assert (control.registry.count(), control.registry.is_waiting(ticket)) == (0, True)
+    assert directory.files.folders("spark") == []
+    assert said == ["the last start ended before its first batch; the pipeline begins anew"]
+    control.begin(other, 1)
+    assert control.registry.in_force().script == other
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("in/A/rows.csv", r"reads '.*/in/A/rows.csv', which is a file; .* Use path = '.*/in/A', and pathGlobFilter"),
+        ("in/C", r"reads parquet files, and those in '.*/in/C' are named as csv files; .* Use format = 'csv'"),
+        ("nowhere/*", r"reads '.*/nowhere', which does not exist"),
+    ],
+)
+def test_files_that_are_no_folder_or_of_another_format(here: Path, path: str, message: str) -> None:
+    (here / "in/C").mkdir()
+    for name in ("in/A/rows.csv", "in/C/rows.csv", "in/C/more.csv.gz", "in/C/_mark", "in/A/notes"):
+        (here / name).write_text("")
+    preflight(SCRIPT, Directory.at("state"), {})
+    with pytest.raises(ScriptError, match=message):
+        preflight(SCRIPT.replace("in/A", path), Directory.at("state"), {})
+
+
+def test_results_do_not_go_to_a_file(here: Path) -> None:
+    (here / "out").write_text("")
+    with pytest.raises(ScriptError, match=r"q writes to '.*/out', which is a file; a path names a folder"):
+        preflight(SCRIPT.replace("QUERY q", "QUERY q WITH (path = 'out')"), Directory.at("state"), {})
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,8 @@ class Pipeline:
                 coming=last.coming if last else {},
             )
             declared = control.check(script)
+            if control.begins_anew:
+                control.forget()
             self._spark = session_for(self._spark or make_session(self.name), declared.streams)
             source = united(self._spark, self._sources(declared, control.base), self._frames)
             check_formats(self._spark, declared.queries, control.base)

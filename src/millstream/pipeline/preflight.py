@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice, takewhile
 from pathlib import Path
 
 from millstream.errors import ScriptError, did_you_mean, listing
@@ -14,10 +15,12 @@ from millstream.model.script import Script
 from millstream.model.stream import Stream
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
-from millstream.pipeline.locations import check_apart, is_address, located
-from millstream.pipeline.sinks import wrong_sinks
+from millstream.pipeline.locations import check_apart, is_address, located, looks_like_pattern
+from millstream.pipeline.sinks import folder_of, wrong_sinks
 
 _MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+_SUFFIXES = {f".{kind}": kind for kind in FILE_FORMATS if kind != "text"} | {".jsonl": "json", ".ndjson": "json"}
+_SOME_FILES = 200
 _KAFKA = ("subscribe", "subscribepattern", "assign")
 
 
@@ -26,7 +29,17 @@ def preflight(script: str, directory: Directory, functions: Mapping[str, Functio
     if directory.is_running():
         raise directory.in_use()
     control = Control(directory=directory, functions=functions)
-    for stream in control.check(script).streams:
+    declared = control.check(script)
+    for query in declared.queries:
+        folder = folder_of(query, control.base)
+        if folder is not None and not is_address(folder) and Path(folder).is_file():
+            raise ScriptError(
+                f"{query.name} writes to '{folder}', which is a file",
+                "a path names a folder, and every batch adds files to it",
+                "Name another, or move the file away.",
+                query.where,
+            )
+    for stream in declared.streams:
         try:
             options = located(stream.options, control.base)
             check_path(replace(stream, options=options))
@@ -57,7 +70,7 @@ def unchecked(script: Script) -> Iterator[str]:
 
 
 def check_path(stream: Stream) -> None:
-    """Refuses a path that is not an existing folder."""
+    """Refuses a path that is not an existing folder, and a folder that holds files of another format."""
     options = {name.lower(): value for name, value in stream.options}
     kind = options.get("format", "parquet").lower()
     if kind not in FILE_FORMATS:
@@ -65,12 +78,47 @@ def check_path(stream: Stream) -> None:
     path = options.get("path")
     if path is None:
         raise _without_path(stream, kind)
-    is_pattern = any(letter in path for letter in "*?[{\\")
-    if not is_address(path) and not is_pattern and not Path(path).exists():
+    if is_address(path):
+        return
+    folder = Path(path)
+    if looks_like_pattern(path) and not folder.exists():
+        folder = _before_pattern(folder)
+    if not folder.exists():
         raise ScriptError(
-            f"stream {stream.name} reads '{path}', which does not exist",
+            f"stream {stream.name} reads '{folder}', which does not exist",
             "the path is a folder of files; a relative one counts from where the directory was begun",
             "Make the folder, or correct the path.",
+        )
+    if folder.is_file():
+        raise ScriptError(
+            f"stream {stream.name} reads '{path}', which is a file",
+            "the path is a folder, and every new file in it is read once",
+            f"Use path = '{folder.parent}', and pathGlobFilter = '{folder.name}' where other files are beside it.",
+        )
+    if folder == Path(path):
+        _check_suffixes(stream, kind, folder, options)
+
+
+def _before_pattern(path: Path) -> Path:
+    """The part of a path before its first pattern."""
+    parts = list(takewhile(lambda part: not looks_like_pattern(part), path.parts))
+    return Path(*parts)
+
+
+def _check_suffixes(stream: Stream, kind: str, folder: Path, options: Mapping[str, str]) -> None:
+    """Refuses a folder all of whose files are named as those of one other format; Spark would fail in its first batch,
+    or read text of another kind as rows that do not parse.
+    """
+    if kind == "text" or "pathglobfilter" in options:
+        return
+    names = (one.name for one in islice(folder.iterdir(), _SOME_FILES) if one.name[0] not in "._" and one.is_file())
+    kinds = {next((_SUFFIXES[part] for part in Path(name).suffixes if part in _SUFFIXES), "") for name in names}
+    if len(kinds) == 1 and kinds.isdisjoint({kind, ""}):
+        (other,) = kinds
+        raise ScriptError(
+            f"stream {stream.name} reads {kind} files, and those in '{folder}' are named as {other} files",
+            "the format of files is given with format = '...', and is parquet where it is not",
+            f"Use format = '{other}', or another path.",
         )
 
 
