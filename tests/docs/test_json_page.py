@@ -97,7 +97,9 @@ def ran(folder: Path) -> list[Any]:
     """The lines of a run that has had everything happen to it."""
     script = folder / "clicks.sql"
     script.write_text(script.read_text() + MORE)
-    return [json.loads(line) for line in invoke("run", "clicks.sql", "--drain", "--json").splitlines()]
+    result = CliRunner().invoke(main, ["run", "clicks.sql", "--drain", "--json"])
+    assert result.exit_code == 1, "a query is stopped"
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) -> None:

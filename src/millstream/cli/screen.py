@@ -38,11 +38,20 @@ class Screen(AbstractContextManager["Screen"]):
         self.history.messages.append(message)
         click.echo(message)
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
-        """Shows the summary; errors are shown by the caller."""
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
+        """Shows the summary, with the queries that errors have stopped; the error that ended the run is shown by the
+        caller.
+        """
         del error
         click.echo()
-        for text in summary_lines(self.history, directory, places):
+        for text in summary_lines(self.history, directory, places, stopped or {}):
             click.echo(text)
 
     def __exit__(self, *_: object) -> None:
@@ -61,8 +70,15 @@ class JsonScreen(Screen):
         self.history.messages.append(message)
         click.echo(message, err=True)
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
-        _echo_json({"summary": summary_json(self.history, directory, places, error)})
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
+        _echo_json({"summary": summary_json(self.history, directory, places, error=error, stopped=stopped or {})})
 
 
 class LiveScreen(Screen):
@@ -88,9 +104,16 @@ class LiveScreen(Screen):
     def say(self, message: str) -> None:
         self.history.messages.append(message)
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
         self._live.stop()
-        super().end(directory, places, error)
+        super().end(directory, places, error=error, stopped=stopped)
 
     def _view(self) -> RenderableType:
         with self._lock:

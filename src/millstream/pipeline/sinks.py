@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millstream.engine.blame import cause_of
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed, ScriptError
 from millstream.model.query import Query
@@ -278,7 +279,7 @@ def _call(name: str, callback: Callback, batch: int, finals: Sequence[PublishedF
     try:
         callback(batch, pa.concat_tables(tables))
     except (Exception, SystemExit) as error:  # the user's own code may fail in any way
-        raise QueryFailed([name], f"callback: {type(error).__name__}: {error}") from error
+        raise QueryFailed([name], f"callback: {cause_of(error)}") from error
 
 
 def _frame(spark: SparkSession, finals: Sequence[PublishedFile]) -> DataFrame:
