@@ -52,6 +52,7 @@ CREATE QUERY together WITH (results = 'shared') AS
 SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND;
 SET budget = '1 microsecond';
 SET order = 'strict';
+SET warn_late = 0.001;
 """
 """So that nothing the page tells of is empty: a query that fails, a folder outside, shared results, units that wait."""
 
@@ -99,6 +100,7 @@ def ran(folder: Path) -> list[Any]:
     script.write_text(script.read_text() + MORE)
     result = CliRunner().invoke(main, ["run", "clicks.sql", "--drain", "--json"])
     assert result.exit_code == 1, "a query is stopped"
+    assert "stopped by an error: wrong" in result.stderr, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 

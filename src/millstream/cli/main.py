@@ -12,6 +12,7 @@ from millstream.cli.query import query
 from millstream.cli.rescale import rescale
 from millstream.cli.run import run
 from millstream.cli.script import ErrorsShown, compile_file, read_script, script_options
+from millstream.cli.status import late, results, status
 from millstream.cli.words import counted
 from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
@@ -84,5 +85,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-for command in (bench, query, rescale, run):
+for command in (bench, late, query, rescale, results, run, status):
     main.add_command(command)

@@ -24,6 +24,7 @@ def summary_lines(
     late = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.late.items()) if number)
     if late:
         yield f"late or unreadable, kept in {near(directory)}/late: {late}"
+    yield from (f"warning: {warning}" for warning in last.warnings)
     split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
     yield f"time in batches {seconds(history.seconds)}: {split}"
     yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
@@ -83,6 +84,7 @@ def summary_json(
         "owing": last.owing if last else 0,
         "split": dict(history.split),
         "messages": list(history.messages),
+        "warnings": list(last.warnings) if last else [],
         "stopped": dict(stopped),
         "error": error,
     }
