@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> Directory:
     """A directory as a pipeline leaves it before its first batch."""
     found = Directory.at(tmp_path / "d")
     found.make()
-    Registry(found.files.below("registry")).record(1, Entry("script", 1, text=SCRIPT))
+    Registry(found.files.below("registry")).record(1, Entry("script", 1, text=SCRIPT, slots=2))
     return found
 
 

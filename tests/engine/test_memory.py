@@ -48,10 +48,10 @@ def test_what_is_over_the_limit_is_spilled_and_at_least_the_share(
     limited: Limited, of_held: float, share: float, least: float
 ) -> None:
     held, group = limited.memory.nbytes, size_of_group(limited)
-    limit = MemoryLimit(nbytes=int(of_held * held), share=share)
+    limit = MemoryLimit(nbytes=int(1.5 * of_held * held), share=share)
     limited.memory.relieve(limit, limited.batch)
     left = held - limited.memory.nbytes
-    assert limited.memory.nbytes <= limit.nbytes
+    assert limited.memory.nbytes <= limit.state
     assert least * held - group <= left <= least * held + 2 * group, "and not much more"
     assert limited.memory.nbytes_on_disk >= 0.8 * left
 
@@ -89,7 +89,7 @@ def test_groups_come_back_while_there_is_room(limited: Limited, room: float) -> 
     held = limited.memory.nbytes
     limited.spill()
     limited.memory.statistics.results[:] = range(COUNT)
-    limit = MemoryLimit(nbytes=held, room=room)
+    limit = MemoryLimit(nbytes=held * 3 // 2, room=room)
     assert not list(limited.memory.bring_back(limit, limited.batch)), "nothing was owed"
     assert limited.memory.nbytes <= room * held + size_of_group(limited) / 4
     back = COUNT - len(members(limited.memory.spilled.groups))
@@ -126,7 +126,7 @@ def keys_in_order(limited: Limited, limit: MemoryLimit | None, seconds: float | 
 
 
 def test_what_is_owed_comes_from_the_most_productive_first(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_AT_ONCE", 1)
+    monkeypatch.setattr(memory, "_LEAST", 1)
     owing(limited)
     limited.memory.statistics.results[:] = [1000 * group for group in range(COUNT)]
     found = list(keys_in_order(limited, MemoryLimit(nbytes=1), None))
@@ -137,20 +137,20 @@ def test_what_is_owed_comes_from_the_most_productive_first(limited: Limited, mon
 
 
 def test_as_many_as_fit_are_cleaned_up_at_a_time(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_AT_ONCE", 1)
+    monkeypatch.setattr(memory, "_LEAST", 1)
     owing(limited)
     whole = int((limited.memory.group_bytes() + limited.memory.group_bytes_on_disk()).max())
-    found = limited.memory.clean_up_within(MemoryLimit(nbytes=limited.memory.nbytes + 4 * whole), limited.batch, None)
+    found = limited.memory.clean_up_within(MemoryLimit(nbytes=8 * 4 * whole), limited.batch, None)
     next(found)
     owed = len(members(limited.memory.spilled.owing))
     for _ in found:
         now = len(members(limited.memory.spilled.owing))
-        assert owed - now in {0, 4, owed}
+        assert owed - now in {0, 3, 4, owed}, "sizes are estimates"
         owed = now
 
 
 def test_clean_up_stops_when_its_time_is_over(limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_AT_ONCE", 1)
+    monkeypatch.setattr(memory, "_LEAST", 1)
     owing(limited)
     clock = count()
     monkeypatch.setattr(memory.time, "perf_counter", lambda: float(next(clock)))
@@ -251,3 +251,15 @@ def test_results_do_not_depend_on_any_of_this(tmp_path: Path) -> None:
         assert limited.memory.nbytes <= 6_000 or number == len(batches) - 1
     assert on_disk >= {True}
     assert found == everything(plan, batches)
+
+
+def test_in_strict_order_what_is_owed_is_unfinished_until_it_is_found(tmp_path: Path) -> None:
+    limited = Limited(plan_of("wide"), Files.at(tmp_path), strict=True)
+    limited.run({name: [row(n, key, 5) for n, key in KEYS.items()] for name in "AB"})
+    limited.spill()
+    assert not limited.shard.unfinished(), "nothing is owed yet"
+    limited.run({"A": [row(99, KEYS[3], 7)]}, MemoryLimit(nbytes=1, room=0.0))
+    (chain,) = limited.plan.chains
+    assert limited.shard.unfinished() == {chain.signature: 7 * 1_000_000}
+    list(limited.shard.clean_up(limited.memory.grouping.every, keep=False))
+    assert not limited.shard.unfinished()

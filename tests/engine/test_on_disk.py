@@ -108,7 +108,7 @@ def counting(one: OnDisk, opens: Counter[int]) -> OnDisk:
         opens[entry.number] += 1
         return load(entry)
 
-    return OnDisk(one.entry, one.groups, counted, one.count)
+    return OnDisk(one.entry, one.groups, one.grouping, counted, one.count)
 
 
 def units_of(chain: ChainRun, pieces: dict[str, list[Piece]]) -> Iterable[Unit[Piece]]:

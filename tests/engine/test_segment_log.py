@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.engine import segment_log
 from millstream.engine.files import Files
+from millstream.engine.groups import Grouping
 from millstream.engine.keys import codes
 from millstream.engine.on_disk import OnDisk
 from millstream.engine.segment import Lot, Segment, build
@@ -266,7 +268,9 @@ def test_only_what_is_owed_of_expired_segments_is_asked_for_and_nothing_is_trimm
     def owed(segment: Segment) -> list[OnDisk]:
         asked.append(segment.number)
         entry = side.log.entry(segment)
-        return [OnDisk(entry, 1, side.log._store.load, lambda one: one.times)] if owes else []
+        return (
+            [OnDisk(entry, 1, Grouping(1), side.log._store.load, lambda _: np.ones(1, dtype=np.int64))] if owes else []
+        )
 
     side.log.tidy(50, set(), 1, owed)
     assert asked == [1]

@@ -268,3 +268,23 @@ def test_state_is_kept_for_as_long_as_the_slowest_chain_needs_it() -> None:
         b_pool = next(pool for pool in shard.pools() if pool.pool.stream.name == "B")
         assert sum(map(len, a_pool.segments)) == held
         assert not b_pool.segments, "which only the faster one reads"
+
+
+def test_in_strict_order_rows_wait_for_what_another_shard_has_not_finished() -> None:
+    plan = plan_of(frozenset({"wide"}))
+    (chain,) = plan.chains
+    shard, marks = shard_of(plan, strict=True), {chain.signature: 60 * SECOND}
+    list(shard.run_batch(BatchInput(batch=1, rows=hot(plan))).results)
+    assert not list(shard.advance(marks, {chain.signature: 0})), "a row of the same time may still come"
+    assert sum(some.rows.num_rows for some in shard.advance(marks, {chain.signature: 1})) == 36
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_deferred_is_unfinished_from_its_earliest_result_on(strict: bool) -> None:
+    plan = plan_of(frozenset({"wide"}))
+    shard = shard_of(plan, strict=strict)
+    assert not shard.unfinished()
+    list(shard.run_batch(BatchInput(batch=1, rows=hot(plan), budget=Budget(units=0))).results)
+    assert shard.unfinished() == ({plan.chains[0].signature: 0} if strict else {})
+    list(shard.run_batch(BatchInput(batch=2)).results)
+    assert not shard.unfinished()

@@ -35,7 +35,8 @@ Caused by: java.lang.RuntimeException: file:/in [1]/2.parquet is not a Parquet f
         (CALLS, CALLS),
         (
             "java.io.IOException: No space left on device" + CALLS + WORKER,
-            "the disk is full: No space left on device. Nothing of this batch counts; make room and start again",
+            "the disk is full: No space left on device. Free some of it and start again; of the directory, files in"
+            " results/ and late/ may be moved away, those in segments/ may not",
         ),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from millstream.cli.words import counted
+
 
 @click.command()
 @click.argument("directory")
@@ -16,4 +18,4 @@ def rescale(directory: str, slots: int) -> None:
     from millstream.pipeline.changes import Changes
 
     changes = Changes.of(directory)
-    click.echo(f"{slots} slots: {changes.outcome(changes.rescale(slots))}")
+    click.echo(f"{counted(slots, 'slot')}: {changes.outcome(changes.rescale(slots))}")

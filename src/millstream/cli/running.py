@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -20,6 +21,7 @@ from millstream.cli.screen import Screen, screen_for
 from millstream.cli.words import near
 from millstream.errors import PipelineFailed, QueryFailed, listing
 from millstream.model.functions import Function
+from millstream.pipeline.causes import first_cause
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.preflight import preflight
 from millstream.pipeline.progress import BatchProgress
@@ -64,6 +66,21 @@ def run_script(
         raise PipelineFailed(f"stopped by an error: {listing(stopped)}. The other queries are complete.")
 
 
+class _Written(logging.FileHandler):
+    """A log that may be on a disk that is full: what cannot be written is lost, which is not an error of its own."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        del record
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 def open_pipeline(
     name: str,
     directory: Directory,
@@ -90,7 +107,7 @@ def open_pipeline(
             pipeline.ask_to_stop()
 
     # Errors of batches are raised here too, so Py4J's messages about them go to Spark's log.
-    written = logging.FileHandler(log)
+    written = _Written(log)
     logging.getLogger("py4j").handlers, logging.getLogger("py4j").propagate = [written], False
     logging.getLogger().addHandler(written)  # some of Py4J's messages go to the root logger
     word = re.sub(r"\W", "_", name)
@@ -184,8 +201,9 @@ def run_pipeline(pipeline: Pipeline, directory: Directory, *, drain: bool) -> Pi
     except QueryFailed as failure:
         return failure
     except (PipelineFailed, OSError) as failure:
+        cause = first_cause(str(failure)) if isinstance(failure, OSError) else str(failure)
         return PipelineFailed(
-            f"{directory.location}: {failure}; nothing of the batch counts, all before it is committed."
+            f"{directory.location}: {cause}; nothing of the batch counts, all before it is committed."
             f" See {log_of(directory)}, and start again when the cause is gone."
         )
     return None

@@ -33,6 +33,8 @@ class StreamRows:
 class BatchInput:
     """`watermarks` and `horizons` are those from before the batch. `finish` says that no more rows will come: all
     deferred units are done and all held rows are released. `memory` is how much state may be held in memory.
+    `unfinished` is, for each chain, the earliest time of a result row that any shard has deferred or owes: in strict
+    order the others wait for it.
     """
 
     batch: int
@@ -42,6 +44,7 @@ class BatchInput:
     budget: Budget = UNBOUNDED
     finish: bool = False
     memory: MemoryLimit | None = None
+    unfinished: Mapping[Signature, int] = field(default_factory=dict)
 
 
 class Results(NamedTuple):

@@ -78,6 +78,10 @@ class Intake:
             source = [expr(lambda column: rows.column(column.name)) for expr, _ in compiled]
             return [as_array(key, rows.num_rows, kind) for key, (_, kind) in zip(source, compiled, strict=True)]
 
+    def key_of(self, row: pa.RecordBatch) -> list[object]:
+        """The key of one row."""
+        return [key[0].as_py() for key in self._keys(row, self._by)]
+
     def _without_nulls(self, rows: pa.RecordBatch, compiled: _Compiled) -> tuple[pa.RecordBatch, list[pa.Array]]:
         keys = self._keys(rows, compiled)
         known = [pc.is_valid(key) for key in keys if key.null_count]

@@ -25,13 +25,17 @@ from millstream.engine.spilled import Spilled
 from millstream.model.settings import Settings
 from millstream.plan.nodes import PoolName
 
+_LEAST = 4 << 20
+"""How many bytes are merged or cleaned up at a time however short memory is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimit:
     """How many bytes a shard may hold in memory, and what it does about it.
 
-    When it holds more, it spills `share` of what it holds, groups without rows for `inactive` seconds first. Groups
-    come back while it holds less than `room` of the limit. At least `extra` bytes are spilled: the driver says so.
+    `nbytes` are for its state and for the work on it: merging, spilling, clean-up. When it holds more than its
+    `state` may take, it spills `share` of it, groups without rows for `inactive` seconds first. Groups come back while
+    it holds less than `room` of that. At least `extra` bytes are spilled: the driver says so.
     """
 
     nbytes: int
@@ -40,6 +44,16 @@ class MemoryLimit:
     room: float = 0.6
     extra: int = 0
     productive_first: bool = False
+
+    @property
+    def state(self) -> int:
+        """The bytes for state: two thirds."""
+        return self.nbytes * 2 // 3
+
+    @property
+    def at_once(self) -> int:
+        """How many bytes are merged or cleaned up at a time: work holds them several times."""
+        return max(self.nbytes // 8, _LEAST)
 
     @classmethod
     def of(cls, settings: Settings, nbytes: int | None = None, extra: int = 0) -> MemoryLimit:
@@ -51,10 +65,6 @@ class MemoryLimit:
             room=settings.room,
             extra=extra,
         )
-
-
-_AT_ONCE = 8 << 20
-"""How many bytes are cleaned up at a time where there is no room for more."""
 
 
 class Memory:
@@ -86,14 +96,17 @@ class Memory:
                 self.statistics.arrived(flags)
                 self.spilled.arrived(self.grouping.set_of(flags))
 
-    def measure(self, *, on: bool) -> None:
-        """Whether chains count what each group gives; it takes time, and only a limit needs it."""
+    def measure(self, limit: MemoryLimit | None) -> None:
+        """Chains count what each group gives where there is a limit; it takes time, and nothing else needs it."""
+        on = limit is not None
         if not on and not self._measures:
             return
         self._measures, self.just_spilled = on, 0
         self.statistics.fade()
         for chain in self.chains:
             chain.productivity = self.statistics if on else None
+        for pool in self.pools.values():
+            pool.merge_up_to(None if limit is None else limit.at_once)
 
     @property
     def nbytes(self) -> int:
@@ -116,14 +129,15 @@ class Memory:
         none = np.zeros(self.grouping.count, dtype=np.int64)
         return sum((pool.groups.nbytes_on_disk() for pool in self.pools.values()), none)
 
-    def relieve(self, limit: MemoryLimit, batch: int) -> None:
-        """Spills groups while the shard holds more than it may. What a group takes is an estimate, so one turn may not
-        be enough.
+    def relieve(self, limit: MemoryLimit, batch: int, beside: int = 0) -> None:
+        """Spills groups while the shard holds more than it may, with so many bytes `beside` its state. What a group
+        takes is an estimate, so one turn may not be enough.
         """
         held = before = self.nbytes
+        most = max(limit.state - beside, 0)
         wanted = float(limit.extra)
-        if held > limit.nbytes:
-            wanted = max(wanted, limit.share * held, held - limit.nbytes)
+        if held > most:
+            wanted = max(wanted, limit.share * held, held - most)
         while wanted > 0:
             groups = to_spill(
                 self.group_bytes(),
@@ -138,19 +152,19 @@ class Memory:
                 break
             self.spill(groups, batch)
             held = self.nbytes
-            wanted = held - limit.nbytes
+            wanted = held - most
         self.just_spilled = before - held
 
-    def _part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
+    def _part(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
         """Divides all pools, and the deferred units with them."""
-        parts = self._parts(groups, on_disk=on_disk)
+        parts = self._parts(groups, on_disk=on_disk, spilling=spilling)
         for chain in self.chains:
             chain.ledger.add(chain.part(parts))
         return parts
 
-    def _parts(self, groups: Groups, *, on_disk: bool = True) -> Parts:
+    def _parts(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
         """Divides all pools."""
-        divided = [pool.part(groups, on_disk=on_disk) for pool in self.pools.values()]
+        divided = [pool.part(groups, on_disk=on_disk, spilling=spilling) for pool in self.pools.values()]
         return {number: both for parts in divided for number, both in parts.items()}
 
     def spill(self, groups: Groups, batch: int) -> None:
@@ -159,7 +173,7 @@ class Memory:
         if not groups:
             return
         # What is on disk already may stay in one piece, unless deferred units name it.
-        self._part(groups, on_disk=bool(self.busy()))
+        self._part(groups, on_disk=bool(self.busy()), spilling=True)
         for pool in self.pools.values():
             if pool.groups.is_grouped:
                 pool.spill(groups)
@@ -198,7 +212,7 @@ class Memory:
             for pool in self.pools.values() if not keep else ():
                 if pool.groups.is_grouped:
                     pool.spill(some)
-                    pool.groups.merge_on_disk(some, opened, self.busy())
+                    pool.groups.merge_on_disk(some, opened, self.busy(), pool.watermark)
             self._name_on_disk()
 
     def busy(self) -> frozenset[int]:
@@ -222,20 +236,20 @@ class Memory:
     def clean_up_within(
         self, limit: MemoryLimit | None, batch: int, seconds: float | None
     ) -> Iterator[tuple[ChainRun, Joined]]:
-        """Cleans up the groups that owe results, the most productive first, as many at a time as fit into memory, until
-        none is left or the time is over.
+        """Cleans up the groups that owe results, the most productive first, a few at a time where memory is short,
+        until none is left or the time is over.
         """
         began = time.perf_counter()
         while self.spilled.owing and (seconds is None or time.perf_counter() - began < seconds):
             sizes = self.group_bytes_on_disk() + self.group_bytes()
-            room = float("inf") if limit is None else max(limit.nbytes - self.nbytes, _AT_ONCE)
+            room = float("inf") if limit is None else limit.at_once
             order = by_productivity(np.array(members(self.spilled.owing)), sizes, self.statistics)
             count = max(1, int(np.searchsorted(np.cumsum(sizes[order]), room, side="right")))
             yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=limit is None)
 
-    def bring_back(self, limit: MemoryLimit | None, batch: int) -> Iterator[tuple[ChainRun, Joined]]:
+    def bring_back(self, limit: MemoryLimit | None, batch: int, beside: int = 0) -> Iterator[tuple[ChainRun, Joined]]:
         """Brings groups back while there is room, the most productive first."""
-        room = float("inf") if limit is None else limit.nbytes * limit.room - self.nbytes
+        room = float("inf") if limit is None else limit.state * limit.room - self.nbytes - beside
         if room <= 0 or not self.spilled.by_marks:
             return
         sizes = self.group_bytes_on_disk()

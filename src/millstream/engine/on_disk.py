@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from millstream.engine.arrow import Ints
-from millstream.engine.groups import Groups
+from millstream.engine.groups import Grouping, Groups
 from millstream.engine.pool_manifest import SegmentEntry
 from millstream.engine.segment import Segment
 from millstream.plan.nodes import Signature
@@ -45,14 +45,15 @@ class Piece(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """`groups` are those of its rows; `count` says how many rows of each group a segment has. A part of a segment has
+    """`groups` are those of its rows; `count` says how many rows of each group an entry has. A part of a segment has
     the times of the whole.
     """
 
     entry: SegmentEntry
     groups: Groups
+    grouping: Grouping
     load: Callable[[SegmentEntry], Segment]
-    count: Callable[[Segment], Ints]
+    count: Callable[[SegmentEntry], Ints]
 
     @property
     def number(self) -> int:
@@ -91,13 +92,15 @@ class OnDisk:
 
     @cached_property
     def group_rows(self) -> Ints:
-        """How many rows each group has."""
-        return self.count(self.open())
+        """How many rows each group has. It has to be read, unless it was counted before it was spilled."""
+        return self.count(self.entry)
 
     @property
     def group_bytes(self) -> Ints:
-        """About how many bytes each group has."""
-        return self.group_rows * (self.nbytes // max(len(self), 1))
+        """About how many bytes each group has: by its rows, or an even part where they have not been counted."""
+        if "group_rows" in self.__dict__:
+            return self.group_rows * (self.nbytes // max(len(self), 1))
+        return self.grouping.flags(self.groups) * (self.nbytes // max(self.groups.bit_count(), 1))
 
     def knowing(self, group_rows: Ints) -> OnDisk:
         """The same, whose rows have been counted already."""

@@ -42,7 +42,7 @@ class PoolGroups:
         return whole if entry.groups is None else self._picked(entry.number, whole, entry.groups)
 
     def on_disk(self, entry: SegmentEntry) -> OnDisk:
-        return OnDisk(entry, entry.groups or 0, self.load, self._group_rows)
+        return OnDisk(entry, entry.groups or 0, self._grouping, self.load, self._rows_on_disk)
 
     @property
     def is_grouped(self) -> bool:
@@ -71,14 +71,20 @@ class PoolGroups:
             return np.zeros(self._grouping.count, dtype=np.int64)
         known = self._counted.get(segment.number)
         if known is None or known[0] is not segment:
-            if self.pool.is_routed:
-                found = np.bincount(
-                    self._grouping.of(segment.keys), weights=segment.counts, minlength=self._grouping.count
-                ).astype(np.int64)
-            else:
-                found = np.bincount(self.groups_of(segment), minlength=self._grouping.count)
-            known = self._counted[segment.number] = (segment, found)
+            known = self._counted[segment.number] = (segment, self._count(segment))
         return known[1]
+
+    def _count(self, segment: Segment) -> Ints:
+        count = self._grouping.count
+        if not self.pool.is_routed:
+            return np.bincount(self.groups_of(segment), minlength=count)
+        return np.bincount(self._grouping.of(segment.keys), weights=segment.counts, minlength=count).astype(np.int64)
+
+    def _rows_on_disk(self, entry: SegmentEntry) -> Ints:
+        """The same of an entry; its rows are not picked for that, and not kept."""
+        if not self.is_grouped:
+            return np.zeros(self._grouping.count, dtype=np.int64)
+        return np.where(self._grouping.flags(entry.groups or 0), self._count(self._store.load(entry)), 0)
 
     def _inside(self, segment: Segment, groups: Groups) -> int:
         """How many rows of these groups a segment has."""
@@ -100,18 +106,35 @@ class PoolGroups:
             found += segment.group_bytes
         return found
 
-    def part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
-        """Divides every segment into the rows of these groups and the others; those on disk only if asked to."""
+    def rows_in(self, one: Piece, group: int) -> int:
+        """How many rows of a group a segment has, in memory or on disk."""
+        rows = one.group_rows if isinstance(one, OnDisk) else self._group_rows(one.open())
+        return int(rows[group])
+
+    def rows_of(self, group: int) -> int:
+        """How many rows of a group there are."""
+        return sum(self.rows_in(one, group) for one in self._log.pieces)
+
+    def part(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
+        """Divides every segment into the rows of these groups and the others; those on disk only if asked to. Where
+        these groups are spilled next, their part of a segment is not made but goes to disk at once.
+        """
         if not self.is_grouped:
             return {}
         self._log.keep()
         parts: dict[int, tuple[Piece | None, Piece | None]] = {}
-        there = []
+        there: list[Segment] = []
+        spilled: list[OnDisk] = []
         for segment in self._log.segments:
             inside = self._inside(segment, groups)
             if not inside or inside == len(segment):
                 parts[segment.number] = (segment, None) if inside else (None, segment)
                 there.append(segment)
+            elif spilling:
+                gone, stays = self._divided_to_disk(segment, groups)
+                parts[segment.number] = (gone, stays)
+                spilled.append(gone)
+                there.append(stays)
             else:
                 parts[segment.number] = both = self._divided(segment, groups)
                 there += both
@@ -130,6 +153,7 @@ class PoolGroups:
         self._log.segments = there
         if on_disk:
             self._log.on_disk = divided
+        self._log.on_disk += spilled
         return parts
 
     def _divided(self, segment: Segment, groups: Groups) -> tuple[Segment, Segment]:
@@ -140,19 +164,32 @@ class PoolGroups:
         self._log.part_of(segment, other)
         return one, other
 
+    def _divided_to_disk(self, segment: Segment, groups: Groups) -> tuple[OnDisk, Segment]:
+        rows = self._group_rows(segment)
+        covered = self._grouping.every if segment.groups is None else segment.groups
+        inside = replace(self._log.entry(segment), groups=self._grouping.set_of(rows > 0), on_disk=True)
+        gone = self._share_of(self.on_disk(inside).knowing(rows), groups, self._next_number())
+        stays = self._picked(segment.number, segment, covered & ~groups)
+        self._log.part_of(segment, gone)
+        self._log.part_of(segment, stays)
+        return gone, stays
+
     def _divided_on_disk(self, one: OnDisk, groups: Groups) -> tuple[OnDisk | None, OnDisk | None]:
-        found: list[OnDisk | None] = []
-        for own, number in ((one.groups & groups, self._next_number()), (one.groups & ~groups, one.number)):
-            of_each = np.where(self._grouping.flags(own), one.group_rows, 0)
-            rows = int(of_each.sum())
-            entry = replace(
-                one.entry, number=number, groups=own, rows=rows, nbytes=one.nbytes * rows // max(len(one), 1)
-            )
-            found.append(self.on_disk(entry).knowing(of_each) if rows else None)
+        inside = self._share_of(one, groups, self._next_number())
+        other = self._share_of(one, ~groups, one.number)
+        found = (inside if len(inside) else None, other if len(other) else None)
         for half in found:
             if half is not None:
                 self._log.part_of(one, half)
-        return found[0], found[1]
+        return found
+
+    def _share_of(self, one: OnDisk, groups: Groups, number: int) -> OnDisk:
+        """The rows of these groups under another number."""
+        own = one.groups & groups
+        of_each = np.where(self._grouping.flags(own), one.group_rows, 0)
+        rows = int(of_each.sum())
+        entry = replace(one.entry, number=number, groups=own, rows=rows, nbytes=one.nbytes * rows // max(len(one), 1))
+        return self.on_disk(entry).knowing(of_each)
 
     def spill(self, groups: Groups) -> None:
         """Sends the segments of these groups, which have been parted from the others, to disk only."""
@@ -172,15 +209,24 @@ class PoolGroups:
         self._log.release(found)
         return found
 
-    def merge_on_disk(self, groups: Groups, opened: Mapping[int, Segment], busy: Collection[int]) -> None:
-        """Makes one segment of those that these groups have on disk, where a clean-up has opened them anyhow."""
+    def merge_on_disk(
+        self, groups: Groups, opened: Mapping[int, Segment], busy: Collection[int], watermark: int
+    ) -> None:
+        """Makes one segment of those that these groups, which owe nothing, have on disk, without expired rows, where a
+        clean-up has opened them anyhow.
+        """
         mine = [one for one in self._log.on_disk if one.groups & groups and one.number not in busy]
         for some in self._log.alike([opened.get(one.number) or one.open() for one in mine]):
-            if len(some) > 1 and sum(one.bulk for one in some) < widths.LARGEST:
+            expired = watermark - some[0].reach
+            alive = [one for one in some if one.last > expired]
+            if (len(some) > 1 or some[0].first <= expired) and sum(one.bulk for one in some) < widths.LARGEST:
                 numbers = {one.number for one in some}
-                merged = self._log.kept(merge(self._next_number(), some))
                 self._log.on_disk = [one for one in self._log.on_disk if one.number not in numbers]
-                self._log.on_disk.append(self._spilled(merged))
+                self._log.expired += sum(map(len, some))
+                if alive:
+                    merged = self._log.kept(merge(self._next_number(), alive, expired))
+                    self._log.expired -= len(merged)
+                    self._log.on_disk.append(self._spilled(merged))
 
     def bring_back(self, groups: Groups) -> None:
         """Loads the segments of these groups, which have been parted from the others, from disk."""

@@ -45,7 +45,7 @@ class PoolRun:
         self._log = SegmentLog(store, next_number)
         self.groups = PoolGroups(self._log, store, next_number, grouping or Grouping(), strict=strict)
         self._taken = 0
-        self._settled: tuple[int, int, int, frozenset[int]] | None = None
+        self._settled: tuple[int, int, int, frozenset[int], Groups] | None = None
         self._waiting: list[Segment] = []
         self.fresh: list[Segment] = []
         self.watermark = NEVER
@@ -107,16 +107,20 @@ class PoolRun:
     def tidy(self, watermark: int, busy: frozenset[int]) -> None:
         """Drops state that nothing needs any more and merges small neighbours."""
         self.watermark = max(self.watermark, watermark)
-        if self._settled == (watermark, self._taken, len(self._log.segments), busy):
-            return
         owing = self._owing()
+        if self._settled == (watermark, self._taken, len(self._log.segments), busy, owing):
+            return
         owed = partial(self.groups.still_owed, owing=owing) if owing else None
         self._log.tidy(watermark, busy, self._spans, owed)
         if self._log.on_disk:
             self._log.drop_from_disk(
                 lambda one: bool(one.groups & owing) or one.number in busy or one.last + one.reach > watermark
             )
-        self._settled = (watermark, self._taken, len(self._log.segments), busy)
+        self._settled = (watermark, self._taken, len(self._log.segments), busy, owing)
+
+    def merge_up_to(self, nbytes: int | None) -> None:
+        """From now on makes no segment of more bytes: a merge has its rows in memory twice."""
+        self._log.largest = nbytes
 
     def part_at(self, batch: int) -> None:
         """Keeps what has come up to a batch apart from what comes later."""
@@ -174,10 +178,14 @@ class PoolRun:
         """The bytes in memory."""
         return sum(one.nbytes for one in (*self._log.segments, *self._log.retired))
 
-    def part(self, groups: Groups, *, on_disk: bool = True) -> Parts:
+    def key_of(self, segment: Segment, row: int) -> list[object]:
+        """The key of a row, for people to read."""
+        return self._intake.key_of(segment.rows.slice(row, 1))
+
+    def part(self, groups: Groups, *, on_disk: bool = True, spilling: bool = False) -> Parts:
         """Divides every segment into the rows of these groups and the others."""
         self._settled = None
-        return self.groups.part(groups, on_disk=on_disk)
+        return self.groups.part(groups, on_disk=on_disk, spilling=spilling)
 
     def spill(self, groups: Groups) -> None:
         """Sends the segments of these groups, which have been parted from the others, to disk only."""

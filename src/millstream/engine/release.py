@@ -90,6 +90,10 @@ class OrderedRun:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.rows.nbytes) + sum(values.nbytes for values in self.keys)
+
     def before(self, bound: tuple[int, ...]) -> int:
         """How many rows have a smaller key than the bound."""
         start, stop = 0, len(self)
@@ -122,6 +126,10 @@ class OrderedBuffer:
 
     def __len__(self) -> int:
         return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for *_, run in self._runs)
 
     def add(self, run: OrderedRun) -> None:
         self._rows += len(run)

@@ -34,6 +34,8 @@ class SegmentLog:
         self.segments: list[Segment] = []
         self.on_disk: list[OnDisk] = []
         self.retired: list[Segment] = []
+        self.largest: int | None = None
+        """How many bytes are merged at the most, where memory is short."""
 
     def append(self, segments: Iterable[Segment]) -> None:
         self.segments = [*self.segments, *segments]
@@ -90,7 +92,7 @@ class SegmentLog:
         alike = self.alike(segments)
         for some in alike:
             lot = some[0].lot
-            while (run := run_to_merge(some, busy, spans)) is not None:
+            while (run := run_to_merge(some, busy, spans, self.largest)) is not None:
                 expired = watermark - lot.reach if watermark > NEVER else NEVER
                 some[run] = [merge(self._next_number(), some[run], expired)]
         merged = [segment for some in alike for segment in some]

@@ -166,8 +166,8 @@ class Shard:
 
     def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
         budget, self._batch = given.budget, given.batch
-        self.memory.measure(on=given.memory is not None)
-        yield from self.advance(watermarks)
+        self.memory.measure(given.memory)
+        yield from self.advance(watermarks, given.unfinished)
         part = next(parts, {})
         while (following := next(parts, None)) is not None:
             # The budget is for all parts of a batch together.
@@ -184,11 +184,11 @@ class Shard:
     def _fit(self, given: BatchInput) -> Iterator[Results]:
         """Makes the state fit into memory. What waits for a budget comes before what is on disk."""
         if not self.deferred:
-            yield from self._let_all_through(self.memory.bring_back(given.memory, given.batch))
+            yield from self._let_all_through(self.memory.bring_back(given.memory, given.batch, self.held_bytes))
             if not given.rows:
                 yield from self._let_all_through(self.memory.clean_up_within(given.memory, given.batch, _IDLE))
         if given.memory is not None:
-            self.memory.relieve(given.memory, given.batch)
+            self.memory.relieve(given.memory, given.batch, self.held_bytes)
         self._part_at_changes({"": given.batch + 1} if self._strict else {})
 
     def spill(self, groups: Groups) -> None:
@@ -269,13 +269,18 @@ class Shard:
         for query in joined.queries:
             running.held.setdefault(query, OrderedBuffer()).add(part)
 
-    def advance(self, watermarks: Mapping[Signature, int]) -> Iterator[Results]:
-        """Advances the watermarks: drops expired state, and releases held rows that no future row can precede."""
+    def advance(
+        self, watermarks: Mapping[Signature, int], unfinished: Mapping[Signature, int] | None = None
+    ) -> Iterator[Results]:
+        """Advances the watermarks: drops expired state, and releases held rows that no future row can precede, of this
+        shard or of another, as `unfinished` says.
+        """
         for signature, running in self._running.items():
             running.chain.settle(watermarks.get(signature, running.chain.watermark))
         self._tidy()
-        owed = self.memory.earliest_owed() if self._strict else None
-        for running in self._running.values():
+        own = self.memory.earliest_owed() if self._strict else None
+        for signature, running in self._running.items():
+            owed = min((one for one in (own, (unfinished or {}).get(signature)) if one is not None), default=None)
             bounds = running.chain.bounds(self._policy, owed) if self._strict else {}
             for name, held in running.held.items():
                 yield from _released(name, held, bounds.get(name))
@@ -313,6 +318,25 @@ class Shard:
     def held_rows(self) -> int:
         """The number of rows held back for order."""
         return sum(len(held) for running in self._running.values() for held in running.held.values())
+
+    def unfinished(self) -> dict[Signature, int]:
+        """For each chain the earliest time of a result row that is deferred or owed; only strict order needs it."""
+        if not self._strict:
+            return {}
+        owed = self.memory.earliest_owed()
+        found = {}
+        for signature, running in self._running.items():
+            times = [first for _, first, _ in running.chain.ledger.earliest()]
+            if owed is not None:
+                times.append(owed)
+            if times:
+                found[signature] = min(times)
+        return found
+
+    @property
+    def held_bytes(self) -> int:
+        """What rows held back for order take in memory."""
+        return sum(held.nbytes for running in self._running.values() for held in running.held.values())
 
     @property
     def oldest_held(self) -> int | None:

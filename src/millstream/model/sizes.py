@@ -10,20 +10,21 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS: dict[str, int] = {
     **{unit: 1_000**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb"))},
     **{unit: 1_024**power for power, unit in enumerate(("kib", "mib", "gib", "tib"), start=1)},
-    "": 1,
 }
 
 
 def parse(given: str) -> int:
-    """The bytes that a text means; a number alone is bytes."""
+    """The bytes that a text means. A number alone is bytes, 0 or at least 1,000: a smaller one has lost its unit."""
     found = _SIZE.fullmatch(given.strip())
-    if found is None or found[2].lower() not in _UNITS:
+    number, unit = (float(found[1]), found[2].lower()) if found else (0.0, "")
+    nbytes = number * _UNITS.get(unit, 0 if unit else 1)
+    if found is None or (number and nbytes < (1 if unit else 1_000)):
         raise ScriptError(
             f"size {given!r}",
             "a size is a number with B, kB, MB, GB or TB (powers of 1,000), KiB, MiB, GiB or TiB (of 1,024)",
             "Write, for example, '2 GB'.",
         )
-    return int(float(found[1]) * _UNITS[found[2].lower()])
+    return int(nbytes)
 
 
 def text(nbytes: float) -> str:

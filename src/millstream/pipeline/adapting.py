@@ -79,7 +79,9 @@ class Adapting:
         for load in self._loads:
             weights += load.group_bytes
         _, moves = rescaled(table, slots, weights.tolist())
-        why = f"{max(table) + 1} slots become {slots}: {sum(one.groups.bit_count() for one in moves)} groups move"
+        had = max(table) + 1
+        groups = sum(one.groups.bit_count() for one in moves)
+        why = f"{'1 slot becomes' if had == 1 else f'{had} slots become'} {slots}: {groups} groups move"
         share = self._share(table) if self.is_on else None
         return Orders(share=share, slots=self._orders(table, moves, {}), moves=moves, why=why)
 
@@ -128,6 +130,12 @@ class Adapting:
                 )
             )
         self._loads = tuple(found) if len(found) == len(set(table)) else ()
+
+
+def short(reports: Sequence[SlotReport]) -> str:
+    """Why slots cannot keep to their limits; empty where they can."""
+    found = [f"slot {one.slot}: {one.memory.short}" for one in reports if one.memory and one.memory.short]
+    return f"{found[0]}{f' (and {len(found) - 1} more slots)' if len(found) > 1 else ''}" if found else ""
 
 
 def _without_emptying(table: Sequence[int], moves: Sequence[Move]) -> tuple[Move, ...]:

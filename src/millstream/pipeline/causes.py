@@ -16,7 +16,10 @@ def first_cause(text: str) -> str:
     """The first cause in an error of Spark's, for people to read."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _CALL.match(line)]
     if any("No space left on device" in line for line in lines):
-        return "the disk is full: No space left on device. Nothing of this batch counts; make room and start again"
+        return (
+            "the disk is full: No space left on device. Free some of it and start again; of the directory, files in"
+            " results/ and late/ may be moved away, those in segments/ may not"
+        )
     unread = _FILE.search(text)
     if unread:
         return _unreadable(unread["file"], text)

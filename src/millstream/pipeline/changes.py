@@ -198,9 +198,9 @@ def tried(text: str, *, functions: Mapping[str, Function]) -> Plan:
 
 
 def check_slots(slots: int, groups: int, place: str) -> None:
-    if not 1 <= slots <= groups:
+    if not isinstance(slots, int) or not 1 <= slots <= groups:
         raise ScriptError(
-            f"{slots:,} slots",
+            f"{slots:,} slots" if isinstance(slots, int) else f"slots = {slots!r}",
             f"there are from 1 to {groups:,}, since a slot has at least one partition group",
             "Give another number.",
             Where(file=place),

@@ -106,14 +106,23 @@ class Control:
 
     def _script_entry(self, script: str, batch: int) -> Entry:
         return Entry(
-            "script", batch=batch, text=script, base=self.base, owner=self._owner, callbacks=tuple(self.callbacks)
+            "script",
+            batch=batch,
+            text=script,
+            base=self.base,
+            owner=self._owner,
+            callbacks=tuple(self.callbacks),
+            slots=self.compile(script).script.settings.slots,
         )
 
     def begin(self, script: str, batch: int) -> None:
         """Begins or resumes with a script: what differs from before takes effect with this batch."""
         entry = self._script_entry(script, batch)
-        if self.in_force.script != script or self.in_force.after(entry).queries != self.in_force.queries:
-            self._use(self._planned(self.in_force.after(entry).text()), self.callbacks)
+        before, after = self.in_force, self.in_force.after(entry)
+        if before.script and before.declared_slots != entry.slots:
+            self._refuse_slots(entry.slots)
+        if (before.script, before.queries, before.declared_slots) != (script, after.queries, entry.slots):
+            self._use(self._planned(after.text()), self.callbacks)
             self._record(entry)
         else:
             self._use(self._planned(self.in_force.text()), self.callbacks)
@@ -128,6 +137,15 @@ class Control:
         if "spark" in files.folders():
             files.system.delete_dir_contents(files.path("spark"))
         self.tell("the last start ended before its first batch; the pipeline begins anew")
+
+    def _refuse_slots(self, declared: int) -> None:
+        """The settings have another number of slots than before, which is newer than what waits in the inbox."""
+        for ticket, asked in self.registry.waiting(self.tell):
+            if asked.action == "slots":
+                why = f"{asked.text} slots were asked for before this start, whose settings have {declared or 'none'}"
+                self.tell(f"not applied: {why}")
+                self.registry.refuse(ticket, why)
+                self.registry.take_out(ticket)
 
     def resume(self) -> bool:
         """Restores what was in force with the last batch, to finish publishing it; whether it still compiles."""

@@ -69,7 +69,7 @@ class Manifest:
 
     `greatest` is the greatest event time of each stream, `watermarks` the watermark of each chain, `codings` how the
     keys of each pool are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held
-    rows.
+    rows, `unfinished` for each chain in strict order the earliest time of a result row that is deferred or owed.
 
     `registry` is a checksum of the statements in force. `offsets` is Spark's record of where `spark_batch` ends, and
     `sources` the checksums of its logs of files read: without them rows would be lost or come twice.
@@ -86,6 +86,7 @@ class Manifest:
     slots: Mapping[int, SlotManifest] = field(default_factory=dict)
     outputs: tuple[StagedFile, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
+    unfinished: Mapping[Signature, int] = field(default_factory=dict)
     registry: str = ""
     offsets: str = ""
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -118,6 +119,7 @@ class Manifest:
             "slots": {str(number): _slot_to_json(slot) for number, slot in self.slots.items()},
             "outputs": [asdict(output) for output in self.outputs],
             "arrived_us": {str(batch): time for batch, time in self.arrived.items()},
+            "unfinished_us": dict(self.unfinished),
             "registry": self.registry,
             "offsets": self.offsets,
             "sources": dict(self.sources),
@@ -137,6 +139,7 @@ class Manifest:
             slots={int(number): _slot_from_json(slot) for number, slot in saved["slots"].items()},
             outputs=tuple(StagedFile.from_json(output) for output in saved["outputs"]),
             arrived={int(batch): time for batch, time in saved["arrived_us"].items()},
+            unfinished=saved.get("unfinished_us", {}),
             registry=saved["registry"],
             offsets=saved["offsets"],
             sources=saved["sources"],

@@ -22,10 +22,9 @@ from millstream.pipeline.sealed import read_sealed, sealed, set_aside
 INBOX, COPIES = "inbox", "copies"
 _ACTIONS = ("script", "add", "drop", "fail", "slots")
 _ASKED = ("add", "drop", "slots")
-_SLOTS = re.compile(r"set\s+slots\s*=\s*'?(\d+)'?", re.IGNORECASE)
 _NAME = re.compile(r"\d{6,}\.json")
 _TICKET = re.compile(r"\d{20}-[0-9a-f]{6}\.json")
-_KINDS = {"batch": int, "callbacks": tuple}
+_KINDS = {"batch": int, "callbacks": tuple, "slots": int}
 T = TypeVar("T")
 
 
@@ -35,7 +34,8 @@ class Entry:
     another number of slots, which is its text.
 
     The first entry of a directory also holds the base of relative paths and the pipeline's id. `callbacks` are the
-    queries of the entry whose rows go to Python callbacks, which no file can hold.
+    queries of the entry whose rows go to Python callbacks, which no file can hold. `slots` is how many the settings of
+    a script ask for.
     """
 
     action: str
@@ -47,17 +47,18 @@ class Entry:
     base: str = ""
     owner: str = ""
     callbacks: tuple[str, ...] = ()
+    slots: int = 0
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Entry:
         return cls(**{**saved, "callbacks": tuple(saved.get("callbacks", ()))})
 
     def to_json(self) -> dict[str, Any]:
-        """Without `callbacks` where there are none, as entries were before there were any: checksums stay the same."""
+        """Without `callbacks` and `slots` where there are none, as entries were before there were any: checksums stay
+        the same.
+        """
         saved = asdict(self)
-        if not self.callbacks:
-            del saved["callbacks"]
-        return saved
+        return {name: value for name, value in saved.items() if value or name not in ("callbacks", "slots")}
 
     def __post_init__(self) -> None:
         if self.action not in _ACTIONS:
@@ -96,7 +97,9 @@ class InForce:
     base: str = ""
     owner: str = ""
     slots: int = 0
-    """How many slots were asked for since the script said how many; 0 where none were."""
+    """How many slots were asked for since a script said how many; 0 where none were."""
+    declared_slots: int = 0
+    """How many the last script asks for."""
 
     def find(self, name: str) -> str | None:
         """The name of a query in force as it was declared; the case of letters does not matter."""
@@ -152,7 +155,8 @@ class InForce:
             declarations=tuple(one.text for one in statements if one.kind != "query"),
             queries=queries,
             failed=failed,
-            slots=self.slots if _slots_of(entry.text) == _slots_of(self.script) else 0,
+            slots=self.slots if entry.slots == self.declared_slots else 0,
+            declared_slots=entry.slots,
         )
 
 
@@ -288,11 +292,6 @@ class Registry:
         why = self._files.read(note).decode(errors="replace")
         self._files.delete(note)
         return why
-
-
-def _slots_of(script: str) -> list[str]:
-    """How many slots a script asks for, as it says it."""
-    return [found[1] for one in sql.split(script) if (found := _SLOTS.fullmatch(one.text.strip()))] if script else []
 
 
 def _find(queries: Iterable[str], name: str) -> str | None:

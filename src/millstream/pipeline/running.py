@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.errors import BatchFailed, PipelineFailed, QueryFailed
+from millstream.errors import BatchFailed, PipelineFailed, QueryFailed, listing
 from millstream.pipeline.arrivals import arrived
 from millstream.pipeline.causes import first_cause
 from millstream.pipeline.checkpoint import refused
@@ -63,6 +63,7 @@ class Running:
         self._watch, self._status = LateWatch(directory.location), StatusFile(directory)
         self._last_step = 0.0
         self._last_watermarks: Mapping[Any, int] = {}
+        self._is_short = False
 
     def launch(self, source: DataFrame, *, available_now: bool) -> None:
         """Starts Spark's query: over the input that is there, or continuously."""
@@ -174,7 +175,9 @@ class Running:
     def _step(
         self, rows: DataFrame | None, spark_batch: int | None, *, finish: bool = False, held_back: bool = False
     ) -> None:
+        before = self._control.since()
         if self._control.change(self._stepper.manifest.batch + 1):
+            self._tell_unfinished(before)
             self._use()
         came = began = now()
         if spark_batch is not None:
@@ -202,6 +205,9 @@ class Running:
         self._hand_over(done.manifest.batch, done.manifest.outputs)
         if done.adaptation:
             self._tell(f"batch {done.manifest.batch}: {done.adaptation}")
+        if done.short and not self._is_short:
+            self._tell(f"batch {done.manifest.batch}: memory is too short for the limit: {done.short}")
+        self._is_short = bool(done.short)
         self._report(done, held_back=held_back)
 
     def _report(self, done: CommittedBatch, *, held_back: bool) -> None:
@@ -219,6 +225,16 @@ class Running:
         told = replace(told, warnings=tuple(self._watch.warnings.values()))
         self._status.write(told, told.warnings)
         self._on_batch(told)
+
+    def _tell_unfinished(self, before: Mapping[str, int]) -> None:
+        """Says which queries end before all their results have been found."""
+        after, manifest = self._control.since(), self._stepper.manifest
+        ended = [name for name, since in before.items() if after.get(name) != since]
+        if ended and (manifest.deferred or manifest.owing):
+            what = [f"{manifest.deferred:,} deferred units"] if manifest.deferred else []
+            what += [f"{manifest.owing:,} groups that owe results"] if manifest.owing else []
+            told = f"{listing(ended)} ended before {' and '.join(what)} were done"
+            self._tell(f"{told}: what these would have given is not found any more")
 
     def _hand_over(self, batch: int, outputs: Iterable[StagedFile]) -> None:
         """Delivers results to external sinks; a query whose sink raises ends with the next batch."""

@@ -31,6 +31,7 @@ from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
 from millstream.engine.shard import Shard
 from millstream.engine.shard_manifest import ShardManifest
+from millstream.engine.shortage import shortage
 from millstream.engine.store import HeldFiles
 from millstream.engine.widths import together
 from millstream.errors import QueryFailed
@@ -82,7 +83,8 @@ class BatchRequest:
     id twice, and those of a stage follow each other: a few ranges say of every slot in which task, and so in which
     worker, its committed state came about.
 
-    Without a `share` there is no limit of memory; slots with an order of their own are in `orders`.
+    Without a `share` there is no limit of memory; slots with an order of their own are in `orders`. `unfinished` is
+    what slots have deferred or owe in strict order, by chain.
     """
 
     run: str
@@ -97,6 +99,7 @@ class BatchRequest:
     finish: bool
     share: int | None = None
     orders: Mapping[int, SlotOrder] = field(default_factory=dict)
+    unfinished: Mapping[Signature, int] = field(default_factory=dict)
 
     def order(self, slot: int) -> SlotOrder | None:
         default = None if self.share is None else SlotOrder(share=self.share)
@@ -113,6 +116,8 @@ class SlotMemory:
     spilled: Groups
     group_bytes: Ints
     group_results: Ints
+    short: str = ""
+    """Why it cannot keep to its limit, for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,7 @@ class SlotReport:
     executor: str = ""
     leaving: tuple[ShardManifest, ...] = ()
     memory: SlotMemory | None = None
+    unfinished: Mapping[Signature, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
     error: str = ""
 
@@ -201,6 +207,7 @@ def _run(
     cached.store.prefix = prefix
     clock.lap("restore")
     order = request.order(slot)
+    limit = MemoryLimit.of(settings, order.share, order.spill) if order else None
     given = BatchInput(
         batch=request.batch,
         rows=rows,
@@ -208,7 +215,8 @@ def _run(
         horizons=request.horizons,
         budget=Budget(seconds=settings.budget / 1e6 or None),
         finish=request.finish,
-        memory=MemoryLimit.of(settings, order.share, order.spill) if order else None,
+        memory=limit,
+        unfinished=request.unfinished,
     )
     output = shard.run_batch(given)
     del rows, given
@@ -227,6 +235,7 @@ def _run(
     cached.store.forget_all_but({entry.name for entry in state.segments})
     clock.lap("write")
     cached.task = task
+    memory = shard.memory
     report = SlotReport(
         slot=slot,
         task=task,
@@ -241,22 +250,24 @@ def _run(
         seconds=clock.spent,
         executor=executor(),
         leaving=leaving,
-        memory=_memory(shard) if order else None,
+        memory=_memory(shard, limit) if limit else None,
+        unfinished=shard.unfinished(),
     )
-    if leaving or shard.memory.just_spilled:
+    if order and (leaving or memory.just_spilled or memory.spilled.by_marks):
         release_unused()
     return report, cached
 
 
-def _memory(shard: Shard) -> SlotMemory:
+def _memory(shard: Shard, limit: MemoryLimit) -> SlotMemory:
     memory = shard.memory
     return SlotMemory(
-        held=memory.nbytes,
+        held=memory.nbytes + shard.held_bytes,
         on_disk=memory.nbytes_on_disk,
         just_spilled=memory.just_spilled,
         spilled=memory.spilled.groups,
         group_bytes=memory.group_bytes(),
         group_results=memory.statistics.results.astype(np.int64),
+        short=shortage(memory, limit, shard.held_bytes),
     )
 
 

@@ -20,7 +20,7 @@ from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.errors import BatchFailed, QueryFailed
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
-from millstream.pipeline.adapting import Adapting
+from millstream.pipeline.adapting import Adapting, short
 from millstream.pipeline.checkpoint import Checkpoint
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.durable import Folders
@@ -47,6 +47,8 @@ class CommittedBatch:
     watermarks: Mapping[Signature, int]
     arrived: Mapping[int, int]
     adaptation: str
+    short: str
+    """Why slots cannot keep to their memory; empty where they can."""
     began: float
     worked: float
     committed: float
@@ -162,6 +164,7 @@ class Stepper:
             finish=finish,
             share=orders.share,
             orders=orders.slots,
+            unfinished=before.unfinished,
         )
         reports = self._run(request, rows)
         _raise_failures(reports)
@@ -180,6 +183,7 @@ class Stepper:
             slots={report.slot: SlotManifest(report.token, report.state) for report in reports},
             outputs=tuple(output for report in reports for output in report.outputs),
             arrived=_arrived(before.arrived, batch, arrived, reports),
+            unfinished=_unfinished(reports),
         )
         check_follows(before, after, plan)
         states, table, receivers = moved(plan, before.routing, orders.moves, reports)
@@ -205,6 +209,7 @@ class Stepper:
             watermarks=watermarks,
             arrived={**before.arrived, batch: arrived},
             adaptation=orders.why,
+            short=short(reports),
             began=began,
             worked=worked,
             committed=committed,
@@ -324,6 +329,15 @@ def _arrived(before: Mapping[int, int], batch: int, now: int, reports: Iterable[
     for report in reports:
         waiting |= _waiting(report.state)
     return {number: time for number, time in {**before, batch: now}.items() if number in waiting or number >= oldest}
+
+
+def _unfinished(reports: Iterable[SlotReport]) -> dict[Signature, int]:
+    """For each chain the earliest time of a result row that a slot has deferred or owes."""
+    found: dict[Signature, int] = {}
+    for report in reports:
+        for signature, first in report.unfinished.items():
+            found[signature] = min(first, found.get(signature, first))
+    return found
 
 
 def _waiting(state: ShardManifest) -> set[int]:

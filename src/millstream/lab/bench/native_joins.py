@@ -27,6 +27,16 @@ STORES: Mapping[str, Mapping[str, str]] = {
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     },
 }
+BOUNDED, BOUND = "rocksdb-bounded", 16
+"""A store that may use so many megabytes of memory for all its instances."""
+STORES = {
+    **STORES,
+    BOUNDED: {
+        **STORES["rocksdb"],
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": str(BOUND),
+    },
+}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "lz4_raw",

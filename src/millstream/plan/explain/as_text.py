@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from millstream.errors import listing
-from millstream.model import duration
+from millstream.model import duration, sizes
 from millstream.model.interval import cut_text, cut_texts
+from millstream.model.settings import Settings
 from millstream.model.stream import Stream
 from millstream.plan.compare import compare
 from millstream.plan.estimate import estimate
@@ -18,7 +19,7 @@ _SHOWN = 20
 
 
 def as_text(plan: Plan) -> str:
-    lines = [*_streams(plan)]
+    lines = [*_streams(plan), *_memory(plan.script.settings)]
     if len(plan.chains) > 1 or any(not chain.is_pairwise for chain in plan.chains):
         lines += ["", *_pools(plan)]
     for number, chain in enumerate(plan.chains, start=1):
@@ -37,6 +38,21 @@ def _streams(plan: Plan) -> Iterator[str]:
         times = [f"time {stream.time}", f"delay {duration.text(stream.delay)}"]
         times += [f"idle {duration.text(stream.idle)}"] if stream.idle else []
         yield f"  {'':{width}}  {', '.join(times)}; {_hints(plan, stream)}"
+
+
+def _memory(settings: Settings) -> list[str]:
+    """What is done when state does not fit; nothing where it has no limit."""
+    if not settings.memory:
+        return []
+    done = {
+        "none": "nothing is done when it is short",
+        "disk": "partition groups go to disk when it is short",
+        "move": "partition groups move to executors that have more of it",
+        "lazy_disk": "partition groups move to executors that have more of it, and go to disk when all are short",
+        "active_disk": "partition groups move, and those that give little go to disk before it is short",
+    }
+    limit = f"{sizes.text(settings.memory)} in each executor, for state and the work on it"
+    return ["", "Memory", f"  {limit}; {done[settings.adaptation]}"]
 
 
 def _hints(plan: Plan, stream: Stream) -> str:

@@ -1,0 +1,5 @@
+"""Evaluating Window Joins over Unbounded Streams (Kang, Naughton and Viglas, 2003).
+
+`measured` runs the paper's streams through the engine. `regulate` has Figure 8, `allot` Figure 9, `both` Figures 10 and
+11, `seven` the same questions for seven queries that share their streams. `run` is the table of all figures.
+"""
