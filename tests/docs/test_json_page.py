@@ -115,6 +115,10 @@ def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) ->
     hold("results/&lt;query&gt;/manifest.json", json.loads((place / "results/together/manifest.json").read_text()))
     hold("_millstream.mark", json.loads((folder / "out/_millstream.mark").read_text()))
 
+    shown = CliRunner().invoke(main, ["status", "state/clicks", "--json"])
+    assert shown.exit_code == 3, "it does not run"
+    hold("millstream status --json", json.loads(shown.stdout), {"process": 1})
+
     (folder / "later.sql").write_text(LATER)
     invoke("query", "add", "state/clicks", "later.sql")
     invoke("query", "drop", "state/clicks", "outside")
