@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from itertools import pairwise
 
@@ -70,6 +71,16 @@ def test_the_view(golden: Golden) -> None:
     history = History.of([batch(1), batch(2, late=3), batch(3, deferred=7)], WINDOWS)
     history.messages += ["query odd is stopped: ValueError: no"]
     golden("view.txt", shown(view(history, "s")))
+
+
+def test_warnings_stand_on_top_of_the_view_and_in_the_summary() -> None:
+    told = "50% of the rows of T are late or unreadable"
+    history = History.of([batch(1), replace(batch(2), warnings=(told,))], WINDOWS)
+    assert shown(view(history, "s")).splitlines()[1].strip() == f"warning: {told}"
+    assert f"warning: {told}" in summary_lines(history, "state/s", PLACES, {})
+    assert summary_json(history, "state/s", PLACES, error=None, stopped={})["warnings"] == [told]
+    history.add(batch(3))
+    assert told not in shown(view(history, "s")), "it goes when it does not hold any more"
 
 
 MOVED = "memory is not balanced: b has 20 kB, a 70 kB; from a to b go 2 groups with 25 kB"

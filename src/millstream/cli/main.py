@@ -13,6 +13,7 @@ from millstream.cli.rescale import rescale
 from millstream.cli.run import run
 from millstream.cli.script import ErrorsShown, compile_file, read_script, script_options
 from millstream.cli.status import late, results, status
+from millstream.cli.why import why
 from millstream.cli.words import counted
 from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
@@ -85,5 +86,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-for command in (bench, late, query, rescale, results, run, status):
+for command in (bench, late, query, rescale, results, run, status, why):
     main.add_command(command)
