@@ -21,6 +21,7 @@ from millstream.engine.joiner import Joiner
 from millstream.engine.segment import Segment
 from millstream.engine.statistics import ChainStatistics
 from millstream.plan import Plan
+from millstream.plan.gather_pools import gather_pools
 from millstream.plan.nodes import LEFT, RIGHT, Access
 from millstream.testing import naive
 from pools import taken_in
@@ -46,7 +47,8 @@ def plan_of(slicing: str) -> Plan:
 
 
 PLANS = {slicing: plan_of(slicing) for slicing in ("cpu", "memory")}
-WAYS = ("together", "one by one", "scan")
+WAYS = ("together", "one by one", "scan", "index once scanned", "scan once indexed")
+"""With what was kept for the one and is probed by the other, after the path has changed."""
 rows_of = st.tuples(
     st.integers(0, 9),
     st.lists(
@@ -70,10 +72,13 @@ class Way:
     """One way to join a probe with some states."""
 
     def __init__(self, way: str, plan: Plan, chunk: int) -> None:
-        self._way, self._plan = way, plan
+        self._way = way
         (chain,) = plan.chains
-        access = Access("scan", "scan") if way == "scan" else Access("index", "index")
-        self._compiled = CompiledChain(replace(chain, access=access), {}, {})
+        access, before = ("index", "scan") if way == "index once scanned" else ("scan", "index")
+        if "once" not in way:
+            access = before = "scan" if way == "scan" else "index"
+        self._plan = gather_pools(replace(plan, chains=(replace(chain, access=Access(before, before)),)))
+        self._compiled = CompiledChain(replace(chain, access=Access(access, access)), {}, {})
         self._numbers = count(1)
         self.statistics = ChainStatistics()
         self._joiner = Joiner(self._compiled, self.statistics, chunk)
@@ -128,7 +133,7 @@ def test_every_way_finds_the_rows_of_nested_loops(
         for query in plan.script.queries:
             assert found.get(query.name, Counter()) == Counter(map(repr, naive(query, everything))), name
         counts.append(way.counted())
-    assert counts[0] == counts[1] == counts[2], "what is measured does not depend on the way"
+    assert all(one == counts[0] for one in counts), "what is measured does not depend on the way"
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from millstream.compile import compile_script
 from millstream.engine.engine import Engine
 from millstream.engine.keys import codes
-from millstream.engine.probe import CHUNK, differences, matches, spread
+from millstream.engine.probe import CHUNK, differences, matches, searched, spread
 from millstream.engine.segment import Lot, Segment, build
 from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT, RIGHT
 
 
-def segment(rows: list[tuple[int, int]], number: int = 1) -> Segment:
+def segment(rows: list[tuple[int, int]], number: int = 1, *, indexed: bool = True) -> Segment:
     keys = pa.array([key for key, _ in rows], pa.int64())
     times = pa.array([time for _, time in rows], pa.int64()).view(pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(number, number, Lot(1), batch, "Ts", codes([keys], len(rows)))
+    return build(number, number, Lot(1), batch, "Ts", codes([keys], len(rows)), indexed=indexed)
 
 
 def rows_of(one: Segment) -> list[tuple[int, int]]:
@@ -43,20 +43,30 @@ wide_tuples = st.lists(
     width=st.integers(1, 20),
     right_probes=st.booleans(),
     chunk=st.integers(1, 9),
+    indexed=st.tuples(st.booleans(), st.booleans()),
 )
 def test_index_and_scan_find_the_pairs_of_nested_loops(
-    probe: list[tuple[int, int]], state: list[tuple[int, int]], lo: int, width: int, right_probes: bool, chunk: int
+    probe: list[tuple[int, int]],
+    state: list[tuple[int, int]],
+    lo: int,
+    width: int,
+    right_probes: bool,
+    chunk: int,
+    indexed: tuple[bool, bool],
 ) -> None:
+    """Whether the rows were kept for an index or for a scan."""
     interval = Interval(lo, lo + width)
-    prober, waiter, at = segment(probe), segment(state), RIGHT if right_probes else LEFT
+    prober, kept = segment(probe, indexed=indexed[0]), segment(state, indexed=indexed[1])
+    at = RIGHT if right_probes else LEFT
     sign = 1 if right_probes else -1
     wanted = sorted(
         (a, b)
         for a in rows_of(prober)
-        for b in rows_of(waiter)
+        for b in rows_of(kept)
         if a[0] == b[0] and interval.lo <= sign * (a[1] - b[1]) < interval.hi
     )
     for access in ("index", "scan"):
+        waiter = searched(kept, access)
         chunks = list(matches(prober, at, waiter, interval, access, chunk))
         found = [
             (rows_of(prober)[p], rows_of(waiter)[s]) for some in chunks for p, s in zip(*map(list, some), strict=True)

@@ -1,4 +1,6 @@
-"""Segments: rows in the order of their codes and times, and every way to find them against nested loops."""
+"""Segments: rows in the order of their codes and times, or of their times only, and every way to find them against
+nested loops.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,17 @@ some_codes = st.lists(
 
 
 def segment(
-    rows: list[tuple[int, int]], number: int = 1, batch: int = 1, hidden_from: frozenset[str] = frozenset()
+    rows: list[tuple[int, int]],
+    number: int = 1,
+    batch: int = 1,
+    hidden_from: frozenset[str] = frozenset(),
+    *,
+    indexed: bool = True,
 ) -> Segment:
     keys = pa.array([key for key, _ in rows], pa.int64())
     times = pa.array([time for _, time in rows], pa.int64()).view(pa.timestamp("us", "UTC"))
     rows_ = pa.RecordBatch.from_arrays([keys, times], names=["k", "Ts"])
-    return build(number, batch, Lot(7, hidden_from), rows_, "Ts", codes([keys], len(rows)))
+    return build(number, batch, Lot(7, hidden_from), rows_, "Ts", codes([keys], len(rows)), indexed=indexed)
 
 
 def of_codes(given: list[int]) -> Segment:
@@ -78,6 +85,50 @@ def test_expired_rows_do_not_survive_a_merge(parts: list[list[tuple[int, int]]],
     assert (one.number, one.batch, one.lot) == (9, len(parts), Lot(7, hidden)), "still hidden from whom it was"
     assert one.first == min(time for _, time in kept)
     assert one.last >= max(time for _, time in kept)
+
+
+def in_time(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Rows by time; those of the same time as they came."""
+    return sorted(rows, key=lambda row: row[1])
+
+
+@given(tuples)
+def test_a_segment_to_be_scanned_is_in_order_of_time(rows: list[tuple[int, int]]) -> None:
+    one = segment(rows, indexed=False)
+    assert rows_of(one) == in_time(rows)
+    assert (one.first, one.last) == (one.times[0], one.times[-1])
+    assert one.row_keys().tolist() == codes([pa.array([key for key, _ in rows_of(one)])], len(rows)).tolist()
+    assert one.counts.sum() == len(one)
+    assert one.is_indexed == (len({key for key, _ in rows}) == 1), "one key is an index already"
+    assert rows_of(one.indexed) == rows_of(segment(in_time(rows)))
+    assert one.indexed is one.indexed, "sorted once"
+    assert one.is_resorted != one.is_indexed
+
+
+@given(st.lists(st.tuples(tuples, st.booleans()), min_size=1, max_size=4), st.integers(-21, 19), st.booleans())
+def test_segments_are_appended_whatever_they_were_kept_for(
+    parts: list[tuple[list[tuple[int, int]], bool]], expired: int, follow: bool
+) -> None:
+    if follow:
+        parts = [([(key, 100 * n + time) for key, time in rows], indexed) for n, (rows, indexed) in enumerate(parts)]
+    kept = [row for rows, _ in parts for row in rows if row[1] > expired]
+    if not kept:
+        return
+    one = merge(
+        9, [segment(rows, n, n, indexed=indexed) for n, (rows, indexed) in enumerate(parts)], expired, indexed=False
+    )
+    assert sorted(rows_of(one)) == sorted(kept)
+    assert one.times.tolist() == sorted(time for _, time in kept)
+    assert (one.first, one.last) == (one.times[0], one.times[-1])
+    assert one.row_keys().tolist() == codes([pa.array([key for key, _ in rows_of(one)])], len(kept)).tolist()
+
+
+def test_the_sorted_copy_of_a_scanned_segment_counts() -> None:
+    one = segment([(1, 5), (2, 6), (1, 7)], indexed=False)
+    before = one.nbytes
+    assert before < segment([(1, 5), (2, 6), (1, 7)]).nbytes, "it has no index"
+    assert one.nbytes == before
+    assert one.indexed.nbytes == one.nbytes - before
 
 
 def test_codes_that_differ_in_their_last_bits_only_are_sorted_too() -> None:

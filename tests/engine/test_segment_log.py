@@ -51,7 +51,8 @@ class Side:
             }
         )
         lot = Lot(reach, hidden_from)
-        self.log.append([build(self.next_number(), self.batch, lot, rows, "Ts", codes([keys], len(times)))])
+        codes_, indexed = codes([keys], len(times)), self.log.is_indexed
+        self.log.append([build(self.next_number(), self.batch, lot, rows, "Ts", codes_, indexed=indexed)])
 
     def held(self) -> Counter[int]:
         return Counter(one for segment in self.log.segments for one in segment.rows.column("id").to_pylist())
@@ -78,6 +79,8 @@ steps = st.lists(
         st.tuples(st.just("append"), st.lists(st.integers(0, 9), min_size=1, max_size=6), lots),
         st.tuples(st.just("tidy"), st.integers(0, 12), st.sets(st.integers(0, 5))),
         st.tuples(st.just("keep")),
+        st.tuples(st.just("index"), st.sets(st.integers(0, 5))),
+        st.tuples(st.just("scan")),
     ),
     max_size=14,
 )
@@ -103,6 +106,12 @@ def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
                 side.log.tidy(side.watermark, {one.number for one in busy_ones}, spans)
                 now = {id(one) for one in side.log.segments}
                 assert all(id(one) in now for one in busy_ones), "the very same objects"
+            elif what == "scan":
+                side.log.is_indexed = False
+            elif what == "index":
+                side.log.is_indexed = True
+                probed = [one for number, one in enumerate(side.log.segments) if number in rest[0]]
+                assert all(len(one.indexed) == len(one) for one in probed)
             else:
                 side.log.keep()
                 if in_files:
@@ -110,6 +119,25 @@ def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
                         f"{one.number}.{kind}" for one in side.log.segments for kind in ("arrow", "index.arrow")
                     }
             side.check()
+
+
+def test_what_is_scanned_is_appended_and_sorted_when_an_index_asks_for_it() -> None:
+    side = Side(MemoryStore())
+    side.log.is_indexed = False
+    for start in range(0, 30, 3):
+        side.append([start, start + 1], 20)
+    side.log.tidy(0, set(), 1)
+    assert len(side.log.segments) < 4, "their number stays bounded"
+    assert not any(one.is_indexed for one in side.log.segments)
+    side.log.is_indexed = True
+    first, *others = before = side.log.segments
+    assert first.indexed.is_indexed
+    side.log.tidy(1, {one.number for one in before}, 1)
+    assert side.log.segments == before, "units name them"
+    side.log.tidy(1, {one.number for one in others}, 1)
+    assert [one.is_indexed for one in side.log.segments] == [True, *(False for _ in others)], "only what was probed"
+    assert first.number not in {one.number for one in side.log.segments}
+    side.check()
 
 
 @pytest.mark.parametrize("reach", [5, 0, -5])

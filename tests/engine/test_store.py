@@ -24,7 +24,7 @@ from millstream.lab.workloads.generators import Sensors
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def some_segment() -> Segment:
+def some_segment(*, indexed: bool = True) -> Segment:
     rows = pa.RecordBatch.from_pydict(
         {
             "k": pa.array([3, 1, 3, 2], pa.int32()),
@@ -33,7 +33,8 @@ def some_segment() -> Segment:
             "Ts": pa.array([START + timedelta(seconds=s) for s in (5, 1, 2, 9)], pa.timestamp("us", "UTC")),
         }
     )
-    return build(7, 3, Lot(60_000_000, frozenset({"A B", "A C"})), rows, "Ts", codes([rows.column("k")], 4))
+    lot, coded = Lot(60_000_000, frozenset({"A B", "A C"})), codes([rows.column("k")], 4)
+    return build(7, 3, lot, rows, "Ts", coded, indexed=indexed)
 
 
 def entry_of(s: Segment) -> SegmentEntry:
@@ -50,13 +51,15 @@ def entry_of(s: Segment) -> SegmentEntry:
     )
 
 
-def test_a_segment_comes_back_as_it_was(tmp_path: Path) -> None:
-    segment = some_segment()
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_segment_comes_back_as_it_was(indexed: bool, tmp_path: Path) -> None:
+    segment = some_segment(indexed=indexed)
     kept = FileStore(Files.at(tmp_path)).keep(segment)
     again = FileStore(Files.at(tmp_path)).load(entry_of(segment))
     for other in (kept, again):
         assert other.rows.equals(segment.rows)
         assert (other.number, other.batch, other.lot) == (7, 3, Lot(60_000_000, frozenset({"A B", "A C"})))
+        assert other.is_indexed == indexed
         assert np.array_equal(other.keys, segment.keys)
         assert np.array_equal(other.starts, segment.starts)
         assert np.array_equal(other.times, segment.times)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, event
 from hypothesis import strategies as st
 
+from accesses import scanning
 from many_streams import BUDGETS, MANY_CHOICES, SETTINGS, ManyCase, ManyQuery, Rows, cases
 from millstream.compile import compile_script
 from millstream.engine.backlog import UNBOUNDED, Budget
@@ -41,6 +42,8 @@ class Way:
     chunk: int
     slots: int
     restarts: tuple[bool, ...]
+    scans: tuple[int, ...] = (0,) * LONGEST
+    """For each batch the streams that are scanned, as bits: access paths change while it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,8 @@ class History:
     def plan(self, number: int, way: Way) -> Plan:
         chosen = {**self.case.settings, "policy": way.policy, "order": way.order}
         names = sorted(self.running[number])
-        return compile_script(self.case.script(*names), settings=chosen)
+        scanned = [stream.name for place, stream in enumerate(self.case.streams) if way.scans[number] >> place & 1]
+        return scanning(compile_script(self.case.script(*names), settings=chosen), scanned)
 
     def tables(self, number: int) -> dict[str, pa.Table]:
         return {stream.name: stream.table(self.case.batches[number][stream.name]) for stream in self.case.streams}
@@ -94,6 +98,7 @@ def ways(draw: st.DrawFn) -> Way:
         chunk=choices.of((CHUNK, 1, 7)),
         slots=choices.of((1, 2, 3)),
         restarts=tuple(choices.of((True, False)) for _ in range(LONGEST)),
+        scans=draw(st.tuples(*[st.integers(0, 31)] * LONGEST)),
     )
 
 

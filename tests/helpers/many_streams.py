@@ -162,10 +162,12 @@ class ManyStream:
     kinds: Mapping[str, str]
     delay: int
     rate: int
+    keys: int = 1_000
+    """By the paper's costs, a stream with one key is scanned and one with a thousand keys is not."""
 
     def sql(self) -> str:
         columns = ", ".join(f"{name} {kind}" for name, kind in self.kinds.items())
-        options = f"time = 'Ts', delay = '{self.delay} seconds', rate = {self.rate}"
+        options = f"time = 'Ts', delay = '{self.delay} seconds', rate = {self.rate}, keys = {self.keys}"
         return f"CREATE STREAM {self.name} ({columns}) WITH ({options});"
 
     def table(self, rows: Rows) -> pa.Table:
@@ -218,7 +220,8 @@ def cases(
         y = draw(st.sampled_from(NUMBERS)) if mixed else "INT"
         kinds = {"id": "INT", "x": x, "y": y, "n": "INT", "m": "DECIMAL(4, 2)", "v": "DOUBLE", "Ts": "TIMESTAMP"}
         delay, rate = draw(st.sampled_from([0, 2] if late else [0, 0, 2, 5])), draw(st.sampled_from([1, 80]))
-        streams.append(ManyStream(name=name, kinds=kinds, delay=delay, rate=rate))
+        keys = draw(st.sampled_from([1_000, 1]))
+        streams.append(ManyStream(name=name, kinds=kinds, delay=delay, rate=rate, keys=keys))
     queries = [
         draw(many_queries(f"q{number}", names, several_keys=several_keys))
         for number in range(draw(st.sampled_from([2, 3, 1, 4])))

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.plan.window_cost import AccessCosts, Window, cheaper_access, crossing, full_cost, index_cost, scan_cost
+from millstream.plan import calibrated
+from millstream.plan.window_cost import (
+    AccessCosts,
+    Window,
+    cheaper_access,
+    cheaper_by_prices,
+    crossing,
+    engine_crossing,
+    full_cost,
+    index_cost,
+    scan_cost,
+)
 
 C_N, C_H = 0.5, 0.65
 COSTS = AccessCosts(scan=C_N, index=C_H)
@@ -69,3 +80,16 @@ def test_the_determinant_agrees_with_the_costs_where_windows_are_long(
     scan, index = scan_cost(probe, state, costs), index_cost(probe, state, costs)
     if abs(scan - index) > 1e-3 * max(scan, index):
         assert cheaper_access(probe, state_rate, keys, ratio) == ("scan" if scan < index else "index")
+
+
+def test_the_crossing_of_the_engine_is_where_its_two_costs_are_equal() -> None:
+    prices = calibrated().prices
+    state = Window(5_000, 60, 1_000)
+    rate = engine_crossing(state, prices)
+    index = state.rate * prices.inserts
+    scan = state.rate * prices.appends + rate * state.rows * (prices.scanned + prices.found / state.keys)
+    assert scan == pytest.approx(index)
+    assert engine_crossing(Window(7, 60, 1_000), prices) == pytest.approx(rate), "the rate of the state cancels out"
+    assert cheaper_by_prices(rate * 1.01, state, prices) == "index"
+    assert cheaper_by_prices(rate * 0.99, state, prices) == "scan"
+    assert cheaper_by_prices(1e9, Window(5_000, 0, 1_000), prices) == "scan", "what nothing meets is only appended"

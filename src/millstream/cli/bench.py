@@ -328,10 +328,16 @@ def state_adapt(figure: str | None, tuples: int, rounds: int, out: Path) -> None
 
 
 @paper.command("window-cost")
-@click.option("--figure", type=click.Choice(["8", "9", "10", "11", "seven"]), help="One figure; all if left out.")
+@click.option(
+    "--figure",
+    type=click.Choice(["2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "seven"]),
+    help="One figure; all if left out.",
+)
 @_out
 def window_cost(figure: str | None, out: Path) -> None:
-    """Window joins: which rows to keep (8), how far windows reach (9), both (10, 11), for seven queries (seven)."""
+    """Window joins: index or scan (2 to 7), which rows to keep (8), how far windows reach (9), both (10, 11), for seven
+    queries (seven).
+    """
     from millstream.lab.papers.window_cost.run import FIGURES
 
     _figures(figure, {number: partial(run, out) for number, run in FIGURES.items()}, {})

@@ -189,7 +189,9 @@ class ChainRun:
         if segment.batch > self.began_after or segment.first + segment.reach > floor:
             return segment
         if segment.number not in self._views:
-            self._views[segment.number] = merge(segment.number, [segment], floor - segment.reach)
+            self._views[segment.number] = merge(
+                segment.number, [segment], floor - segment.reach, indexed=segment.is_indexed
+            )
         return self._views[segment.number]
 
     def part(self, parts: Parts) -> list[Unit[Piece]]:

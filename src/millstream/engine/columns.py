@@ -64,6 +64,14 @@ class Columns:
     def take(self, positions: Ints) -> Columns:
         return Columns(self.schema, self.kinds, {name: taken(some, positions) for name, some in self.values.items()})
 
+    def copy(self) -> Columns:
+        """The same rows, in memory of their own."""
+        values = {
+            name: some.copy() if isinstance(some, np.ndarray) else taken(some, np.arange(len(some)))
+            for name, some in self.values.items()
+        }
+        return Columns(self.schema, self.kinds, values)
+
     def gather(self, name: str, positions: Ints) -> pa.Array:
         """A column at these rows, as an Arrow array."""
         return as_arrow(taken(self.values[name], positions), self.kinds[name])
@@ -73,12 +81,13 @@ class Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def merged(parts: Sequence[Columns], order: Ints) -> Columns:
-    """Rows picked from several, whose rows are numbered consecutively."""
+def merged(parts: Sequence[Columns], order: Ints | None) -> Columns:
+    """Rows picked from several, whose rows are numbered consecutively; without an `order` all of them."""
     schema, kinds = parts[0].schema, parts[0].kinds
     values: dict[str, Values] = {}
     for name, kind in kinds.items():
-        values[name] = taken(_joined([part.values[name] for part in parts], kind), order)
+        every = _joined([part.values[name] for part in parts], kind)
+        values[name] = every if order is None else taken(every, order)
     return Columns(schema, kinds, values)
 
 

@@ -104,7 +104,7 @@ class CompiledChain:
 
     def access(self, position: int) -> str:
         """How the state at a position is searched."""
-        return self.chain.access.left if position == LEFT else self.chain.access.right
+        return self.chain.access_at(position)
 
     def fan_out(self, piece: Slice, within: Interval, batch: int) -> FanOut:
         """Which queries get which pairs. It is the same for all pairs of a slice between the same cuts, once every

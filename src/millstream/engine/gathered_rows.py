@@ -66,7 +66,7 @@ class MatchRanges:
 
     def _part(self, start: int, stop: int, stops: Ints) -> GatheredRows:
         rows, begin, counts = (some[start:stop] for some in (self._rows, self._begin, self._counts))
-        return GatheredRows(self._segments, rows, begin, counts, stops)
+        return GatheredRows.of_ranges(self._segments, rows, begin, counts, stops)
 
 
 def _upto(ends: Ints, stops: Ints) -> Ints:
@@ -77,19 +77,34 @@ def _upto(ends: Ints, stops: Ints) -> Ints:
 class GatheredRows:
     """Has a segment's interface for `Pairs`: times, columns and conditions, by position.
 
-    `rows` are the probing rows of the pairs, `positions` the positions of their matches among the gathered rows.
+    `rows` are the probing rows of the pairs, `positions` the positions of their matches among the gathered rows. These
+    come from `blocks` of each segment in turn, up to its end; a block is so many rows as `bits` can number.
     """
 
-    def __init__(self, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> None:
+    def __init__(
+        self, segments: Sequence[Segment], blocks: Ints, ends: Ints, *, rows: Ints, positions: Ints, bits: int
+    ) -> None:
+        self._segments, self._blocks, self._ends = segments, blocks, [0, *ends.tolist()]
+        self._bits, self._wide = bits, 1 << bits
+        self._columns: dict[str, Values] = {}
+        self.rows, self.positions = rows, positions
+
+    @classmethod
+    def of_ranges(cls, segments: Sequence[Segment], rows: Ints, begin: Ints, counts: Ints, stops: Ints) -> GatheredRows:
+        """Of ranges of rows, with the probing row of each; `stops` are where the ranges of each segment end."""
         first = begin >> _BITS
         blocks = ((begin + counts + (_WIDE - 1)) >> _BITS) - first
         ends = blocks.cumsum()
-        self._segments = segments
-        self._blocks = spread(first, blocks)
-        self._ends = [0, *_upto(ends, stops).tolist()]
-        self._columns: dict[str, Values] = {}
-        self.rows = rows.repeat(counts)
-        self.positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)
+        positions = spread(((ends - blocks) << _BITS) + (begin & (_WIDE - 1)), counts)
+        upto, every = _upto(ends, stops), spread(first, blocks)
+        return cls(segments, every, upto, rows=rows.repeat(counts), positions=positions, bits=_BITS)
+
+    @classmethod
+    def of_pairs(cls, found: Sequence[tuple[Segment, Ints, Ints]]) -> GatheredRows:
+        """Of pairs of a probing row and a row of a segment, segment by segment."""
+        segments, rows, matches = zip(*found, strict=True)
+        every, ends = np.concatenate(matches), np.cumsum([len(some) for some in matches])
+        return cls(segments, every, ends, rows=np.concatenate(rows), positions=np.arange(len(every)), bits=0)
 
     @cached_property
     def times(self) -> Ints:
@@ -124,8 +139,8 @@ class GatheredRows:
 
     def _gathered(self, name: str, positions: Ints) -> pa.Array:
         """A column with wide rows at these positions only, without the other rows of their blocks."""
-        blocks = positions >> _BITS
-        rows = (self._blocks.take(blocks) << _BITS) + (positions & (_WIDE - 1))
+        blocks = positions >> self._bits
+        rows = (self._blocks.take(blocks) << self._bits) + (positions & (self._wide - 1))
         owners = np.searchsorted(self._ends[1:], blocks, side="right")
         return interleaved(
             owners, lambda owner, own: self._segments[owner].gather(name, rows.take(own)), pa.concat_arrays
@@ -140,11 +155,11 @@ class GatheredRows:
         values = [segment.frame.values[name] for segment in self._segments]
         if all(isinstance(some, np.ndarray) for some in values):
             return self._picked(values)
-        if self.widest([name]) * len(self._blocks) * _WIDE > widths.CHUNK_BYTES:
+        if self.widest([name]) * len(self._blocks) * self._wide > widths.CHUNK_BYTES:
             return None
         picked = []
         for segment, (start, stop) in zip(self._segments, pairwise(self._ends), strict=True):
-            rows = (self._blocks[start:stop, None] << _BITS) + np.arange(_WIDE)
+            rows = (self._blocks[start:stop, None] << self._bits) + np.arange(self._wide)
             picked.append(segment.gather(name, np.minimum(rows.ravel(), len(segment) - 1)))
         return pa.concat_arrays(picked)
 
@@ -152,14 +167,17 @@ class GatheredRows:
     def _last(self) -> list[Ints]:
         """For each segment, which of the picked blocks are its last block, if that one is incomplete."""
         spans = zip(self._segments, pairwise(self._ends), strict=True)
-        return [np.flatnonzero(self._blocks[start:stop] == len(part) >> _BITS) for part, (start, stop) in spans]
+        return [np.flatnonzero(self._blocks[start:stop] == len(part) >> self._bits) for part, (start, stop) in spans]
 
     def _picked(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        picked = np.empty((self._ends[-1], _WIDE), dtype=values[0].dtype)
+        if not self._bits:
+            spans = zip(values, pairwise(self._ends), strict=True)
+            return np.concatenate([part.take(self._blocks[start:stop], mode="clip") for part, (start, stop) in spans])
+        picked = np.empty((self._ends[-1], self._wide), dtype=values[0].dtype)
         for part, last, (start, stop) in zip(values, self._last, pairwise(self._ends), strict=True):
-            whole = len(part) & -_WIDE
+            whole = len(part) & -self._wide
             if whole:
-                blocks = part[:whole].reshape(-1, _WIDE)
+                blocks = part[:whole].reshape(-1, self._wide)
                 blocks.take(self._blocks[start:stop], axis=0, mode="clip", out=picked[start:stop])
             if len(last):
                 picked[start + last, : len(part) - whole] = part[whole:]

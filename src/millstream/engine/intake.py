@@ -59,7 +59,8 @@ class Intake:
         found = []
         for lane, positions in self._laid_out(rows):
             some, own = (rows, coded) if positions is None else (rows.take(pa.array(positions)), coded[positions])
-            found.append(build(number(), batch, Lot(lane.reach, hidden_from), some, self._pool.stream.time, own))
+            lot, time = Lot(lane.reach, hidden_from), self._pool.stream.time
+            found.append(build(number(), batch, lot, some, time, own, indexed=self._pool.is_indexed))
         return found
 
     def _coded(self, rows: pa.RecordBatch, keys: list[pa.Array]) -> tuple[pa.RecordBatch, Codes]:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from millstream.engine.arrow import Ints
 from millstream.engine.compaction import SMALL
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.fan_out import PairRouter, Served
-from millstream.engine.gathered_rows import MatchRanges
+from millstream.engine.gathered_rows import GatheredRows, MatchRanges
 from millstream.engine.pairs import Pairs
-from millstream.engine.probe import Matches, matches, ranges
+from millstream.engine.probe import Matches, matches, ranges, searched
 from millstream.engine.segment import Segment
 from millstream.engine.statistics import ChainStatistics
 from millstream.engine.units import Unit
@@ -45,22 +46,23 @@ class Joiner:
     def _one_by_one(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
         for unit in units:
             router = self._router([unit], self._chunk)
-            for met in self._met(unit):
-                yield from router.serve(self._compiled.pairs(unit.probe, unit.at, unit.state, *met))
+            state = searched(unit.state, self._compiled.access(1 - unit.at))
+            for met in self._met(unit, state):
+                yield from router.serve(self._compiled.pairs(unit.probe, unit.at, state, *met))
             yield from router.finish()
 
     def _together(self, units: Sequence[Unit[Segment]]) -> Iterator[Served] | None:
         """Units of one small probe: their matches are gathered before they are routed. None where one row has too many
-        matches, or the state is scanned.
+        matches.
         """
         if self._compiled.access(1 - units[0].at) == "scan":
-            return None
+            return self._scanned(units)
         found, took = [], []
         for unit in units:
             began = time.perf_counter_ns()
-            found.append(ranges(unit.probe, unit.at, unit.state, unit.within))
+            found.append(ranges(unit.probe, unit.at, unit.state.indexed, unit.within))
             took.append(time.perf_counter_ns() - began)
-        met = MatchRanges([unit.state for unit in units], found)
+        met = MatchRanges([unit.state.indexed for unit in units], found)
         states = met.stacked(self._chunk)
         if states is None:
             return None
@@ -73,11 +75,31 @@ class Joiner:
             for served in router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
         )
 
-    def _met(self, unit: Unit[Segment]) -> Iterator[Matches]:
+    def _scanned(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
+        """The same where the state is scanned."""
+        router, probe, at = self._router(units), units[0].probe, units[0].at
+
+        def served(found: Sequence[tuple[Segment, Ints, Ints]]) -> Iterator[Served]:
+            state = GatheredRows.of_pairs(found)
+            return router.serve(self._compiled.pairs(probe, at, state, state.rows, state.positions))
+
+        found: list[tuple[Segment, Ints, Ints]] = []
+        count = 0
+        for unit in units:
+            for rows, state_rows in self._met(unit, unit.state):
+                if count + len(rows) > self._chunk:
+                    yield from served(found)
+                    found, count = [], 0
+                found.append((unit.state, rows, state_rows))
+                count += len(rows)
+        if found:
+            yield from served(found)
+
+    def _met(self, unit: Unit[Segment], state: Segment) -> Iterator[Matches]:
         """The matches of a unit, timed."""
         began, found = time.perf_counter_ns(), 0
         access = self._compiled.access(1 - unit.at)
-        for some in matches(unit.probe, unit.at, unit.state, unit.within, access, self._chunk):
+        for some in matches(unit.probe, unit.at, state, unit.within, access, self._chunk):
             found += len(some[0])
             yield some
         self._statistics.done(unit.interval, unit.probe, len(unit.state), found, time.perf_counter_ns() - began)

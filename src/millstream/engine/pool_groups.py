@@ -57,7 +57,7 @@ class PoolGroups:
         """The rows of these groups. Where the key is what rows are routed by, only its index is read to find them."""
         if not self.is_grouped:
             return replace(segment, number=number, groups=groups)
-        if not self.pool.is_routed:
+        if not self.pool.is_routed or not segment.is_indexed:
             rows = np.flatnonzero(self._grouping.flags(groups).take(self.groups_of(segment)))
             return picked(number, segment, rows, segment.row_keys().take(rows), groups)
         chosen = self._grouping.flags(groups).take(self._grouping.of(segment.keys))
@@ -76,7 +76,7 @@ class PoolGroups:
 
     def _count(self, segment: Segment) -> Ints:
         count = self._grouping.count
-        if not self.pool.is_routed:
+        if not self.pool.is_routed or not segment.is_indexed:
             return np.bincount(self.groups_of(segment), minlength=count)
         return np.bincount(self._grouping.of(segment.keys), weights=segment.counts, minlength=count).astype(np.int64)
 
@@ -224,7 +224,7 @@ class PoolGroups:
                 self._log.on_disk = [one for one in self._log.on_disk if one.number not in numbers]
                 self._log.expired += sum(map(len, some))
                 if alive:
-                    merged = self._log.kept(merge(self._next_number(), alive, expired))
+                    merged = self._log.kept(merge(self._next_number(), alive, expired, indexed=self.pool.is_indexed))
                     self._log.expired -= len(merged)
                     self._log.on_disk.append(self._spilled(merged))
 

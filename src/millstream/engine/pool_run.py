@@ -66,6 +66,7 @@ class PoolRun:
         `last_position` is the last position at which a chain does.
         """
         self.pool = self.groups.pool = pool
+        self._log.is_indexed = pool.is_indexed
         self.last_position = last_position
         # Where nothing is routed, shorter segments save nothing.
         self._spans = SPANS if is_routing else 1

@@ -1,7 +1,8 @@
 """Probes: which rows of a state segment match which rows of a probing one, within an interval.
 
 Two access paths behind one function: *index* (keys and times found by binary search) and *scan* (every pair of rows
-compared, block by block). Matches come out in chunks of bounded size, so a hot key needs no more memory than any other.
+in the window compared, block by block). Matches come out in chunks of bounded size, so a hot key needs no more memory
+than any other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from millstream.model.interval import Interval
 from millstream.plan.nodes import LEFT
 
 CHUNK = 1 << 16
-_BLOCK = 1 << 21
 _NUMBERS = np.arange(CHUNK)
 
 
@@ -40,10 +40,15 @@ def matches(
     `at` the left or the right position.
 
     Where each side has one key only, as in a join without an equality, the index finds the rows in the window directly,
-    so it serves scans too.
+    so it serves scans too. The rows of the state are those of `searched`.
     """
     scanned = access == "scan" and (len(probe.keys) > 1 or len(state.keys) > 1)
     return _scan(probe, at, state, interval, chunk) if scanned else _index(probe, at, state, interval, chunk)
+
+
+def searched(state: Segment, access: str) -> Segment:
+    """The state as an access path finds its rows: an index needs them sorted, a scan takes them as they are."""
+    return state if access == "scan" else state.indexed
 
 
 def differences(probe: Piece, at: int, state: Piece) -> tuple[int, int]:
@@ -61,7 +66,9 @@ def _state_times(at: int, interval: Interval, times: Ints) -> tuple[Ints, Ints]:
 
 def ranges(probe: Segment, at: int, state: Segment, interval: Interval) -> tuple[Ints, Ints]:
     """For each probing row, where its matching rows in the state begin and end."""
-    if 2 * len(probe.keys) > len(probe):  # else each key is looked up once for all its rows (bench tricks)
+    if not probe.is_indexed or 2 * len(probe.keys) > len(
+        probe
+    ):  # else each key is looked up once for all its rows (bench tricks)
         begin, end = state.ranges(probe.row_keys())
     else:
         begin, end = (found.repeat(probe.counts) for found in state.ranges(probe.keys))
@@ -101,17 +108,35 @@ def in_chunks(rows: Ints, begin: Ints, counts: Ints, chunk: int) -> Iterator[Mat
 
 
 def _scan(probe: Segment, at: int, state: Segment, interval: Interval, chunk: int) -> Iterator[Matches]:
+    """Compares keys, block by block. Where the state is in order of time, only the rows between the first and the last
+    that a block of probing rows may match are looked at; where a block has several probing rows, or the state is in
+    another order, the times of equal keys are compared too.
+    """
     probe_keys, state_keys = probe.row_keys(), state.row_keys()
     first, stop = _state_times(at, interval, probe.times)
-    height = max(1, min(_BLOCK, chunk) // max(len(state), 1))
-    width = min(len(state), chunk)
+    least, greatest = differences(probe, at, state)
+    is_timed = interval.lo > least or interval.hi <= greatest
+    begin, end = np.zeros(len(probe), dtype=np.int64), np.full(len(probe), len(state))
+    if is_timed and state.is_in_time:
+        begin, end = state.times.searchsorted(first), state.times.searchsorted(stop)
+    height = max(1, chunk // len(state))
+    if height == 1:
+        is_timed &= not state.is_in_time
     for top in range(0, len(probe), height):
         some = slice(top, top + height)
-        for left in range(0, len(state), width):
-            part = slice(left, left + width)
-            times = state.times[part]
-            hit = probe_keys[some, None] == state_keys[None, part]
-            hit &= (times[None, :] >= first[some, None]) & (times[None, :] < stop[some, None])
-            rows, state_rows = np.nonzero(hit)
+        low, high = int(begin[some].min()), int(end[some].max())
+        for left in range(low, high, chunk):
+            hit = probe_keys[some, None] == state_keys[None, left : min(left + chunk, high)]
+            if height == 1:
+                state_rows = hit[0].nonzero()[0]
+                rows = np.full(len(state_rows), top)
+            else:
+                rows, state_rows = hit.nonzero()
+                rows += top
+            state_rows += left
+            if is_timed and len(rows):
+                times = state.times.take(state_rows)
+                inside = (times >= first.take(rows)) & (times < stop.take(rows))
+                rows, state_rows = rows[inside], state_rows[inside]
             if len(rows):
-                yield rows + top, state_rows + left
+                yield rows, state_rows

@@ -1,7 +1,8 @@
-"""A segment: immutable rows of one stream, sorted by key code and time, with what a probe needs to find them.
+"""A segment: immutable rows of one stream, with what a probe needs to find them.
 
-Rows sorted by code are sorted by partition group too. The index is the distinct codes and where each begins; times
-within a code are searched in place.
+An *indexed* segment is sorted by key code and time, so by partition group too. The index is the distinct codes and
+where each begins; times within a code are searched in place. A segment that is only scanned is in order of time, so
+building it and joining it to its neighbours is no more than appending; it is sorted when it is first probed by index.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Segment:
 
     `times` is the time column, not a copy of it; `first` is the least and `last` the greatest. A small segment keeps
     the codes of its rows, because it will soon be merged. Its rows came too late for the chains it is hidden from. One
-    with `groups` is a part of what was built: its files hold rows of other groups too.
+    with `groups` is a part of what was built: its files hold rows of other groups too. Where it is not indexed, `keys`
+    are the codes of all rows and there are no `starts`.
     """
 
     number: int
@@ -49,11 +51,17 @@ class Segment:
     starts: Ints
     hidden_from: frozenset[Signature] = frozenset()
     groups: Groups | None = None
+    is_indexed: bool = True
     _codes: Codes | None = field(default=None, repr=False)
     _passed: dict[Condition, Bools] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def is_in_time(self) -> bool:
+        """Whether its rows are in order of time."""
+        return not self.is_indexed or len(self.keys) == 1
 
     @property
     def lot(self) -> Lot:
@@ -72,7 +80,22 @@ class Segment:
         heads = self._heads.nbytes if "_heads" in self.__dict__ else 0
         codes = 0 if self._codes is None else self._codes.nbytes
         masks = sum(mask.nbytes for mask in self._passed.values())
-        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes + masks)
+        resorted = self._sorted_copy.nbytes if self.is_resorted else 0
+        return int(self.frame.nbytes + self.keys.nbytes + self.starts.nbytes + heads + codes + masks + resorted)
+
+    @property
+    def indexed(self) -> Segment:
+        """The segment as a probe by index needs it; its rows may have other positions there."""
+        return self if self.is_indexed else self._sorted_copy
+
+    @property
+    def is_resorted(self) -> bool:
+        """Whether it was to be scanned and has been probed by index since."""
+        return "_sorted_copy" in self.__dict__
+
+    @cached_property
+    def _sorted_copy(self) -> Segment:
+        return merge(self.number, [self])
 
     @cached_property
     def bulk(self) -> int:
@@ -89,8 +112,8 @@ class Segment:
 
     @cached_property
     def counts(self) -> Ints:
-        """How many rows each key has."""
-        return np.diff(self.starts)
+        """How many rows each of the keys has."""
+        return np.diff(self.starts) if self.is_indexed else np.ones(len(self), dtype=np.int64)
 
     def passes(self, condition: Condition, evaluate: Callable[[Segment], Bools]) -> Bools:
         """Which rows pass a condition, computed on first use."""
@@ -114,8 +137,8 @@ class Segment:
         return len(self.keys).bit_length() + 1
 
     def ranges(self, codes: Codes) -> tuple[Ints, Ints]:
-        """The rows of each code, from the first up to but not including the second; an empty range for a code that is
-        not here.
+        """The rows of each code in an indexed segment, from the first up to but not including the second; an empty
+        range for a code that is not here.
         """
         positions = np.searchsorted(self.keys, codes) if len(self.keys) < _FEW else self._positions(codes)
         begin = self.starts.take(positions, mode="clip")
@@ -153,6 +176,8 @@ class Segment:
 
     def row_keys(self) -> Codes:
         """The code of each row."""
+        if not self.is_indexed:
+            return self.keys
         return self.keys.repeat(self.counts) if self._codes is None else self._codes
 
 
@@ -167,22 +192,30 @@ class Lot(NamedTuple):
     hidden_from: frozenset[Signature] = frozenset()
 
 
-def build(number: int, batch: int, lot: Lot, rows: pa.RecordBatch, time: str, codes: Codes) -> Segment:
-    """Sorts rows into a segment."""
+def build(
+    number: int, batch: int, lot: Lot, rows: pa.RecordBatch, time: str, codes: Codes, *, indexed: bool = True
+) -> Segment:
+    """Makes a segment of rows: sorted by key where it is `indexed`, else in order of time, as rows mostly come."""
     frame = Columns.of(rows)
     times = frame.values[time]
     in_time = bool((times[1:] >= times[:-1]).all())
-    order = _order(codes) if in_time else np.lexsort((times, codes))
     span = (int(times[0]), int(times[-1])) if in_time else (int(times.min()), int(times.max()))
+    if not indexed:
+        order = None if in_time else np.argsort(times, kind="stable")
+        frame, codes = (frame.copy(), codes.copy()) if order is None else (frame.take(order), codes.take(order))
+        return _in_time(number, batch, lot, frame, time, span, codes)
+    order = _order(codes) if in_time else np.lexsort((times, codes))
     return _sorted(number, batch, lot, frame.take(order), time, span, codes.take(order))
 
 
-def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment:
+def merge(number: int, parts: list[Segment], expired: int = -(2**62), *, indexed: bool = True) -> Segment:
     """Merges neighbours of the same lot, oldest first, into one segment, without expired rows."""
+    if not indexed:
+        return _appended(number, parts, expired)
     codes = np.concatenate([part.row_keys() for part in parts])
     first, last = min(part.first for part in parts), max(part.last for part in parts)
     times = np.concatenate([part.times for part in parts])
-    in_time = all(a.last <= b.first for a, b in pairwise(parts))
+    in_time = _follow(parts)
     kept = None
     if first <= expired:
         kept = np.flatnonzero(times > expired)
@@ -195,6 +228,40 @@ def merge(number: int, parts: list[Segment], expired: int = -(2**62)) -> Segment
     some, newest = parts[0], max(part.batch for part in parts)
     frame = merged([part.frame for part in parts], order)
     return _sorted(number, newest, some.lot, frame, some.time, (first, last), codes)
+
+
+def _appended(number: int, parts: list[Segment], expired: int) -> Segment:
+    """The same in order of time: nothing is sorted where one part follows the other in time."""
+    codes = np.concatenate([part.row_keys() for part in parts])
+    times = np.concatenate([part.times for part in parts])
+    order = None
+    if not (_follow(parts) and all(part.is_in_time for part in parts)):
+        order = np.argsort(times, kind="stable")
+        times = times.take(order)
+    begin = int(np.searchsorted(times, expired, side="right"))
+    if begin:
+        order = np.arange(begin, len(times)) if order is None else order[begin:]
+    some, newest = parts[0], max(part.batch for part in parts)
+    frame = merged([part.frame for part in parts], order)
+    codes = codes if order is None else codes.take(order)
+    return _in_time(number, newest, some.lot, frame, some.time, (int(times[begin]), int(times[-1])), codes)
+
+
+def _follow(parts: list[Segment]) -> bool:
+    """Whether no row of a part is later than one of the next."""
+    return all(a.last <= b.first for a, b in pairwise(parts))
+
+
+def _in_time(
+    number: int, batch: int, lot: Lot, frame: Columns, time: str, span: tuple[int, int], codes: Codes
+) -> Segment:
+    """A segment of rows in order of time; those of a single key are indexed by that already."""
+    is_one = bool((codes == codes[0]).all())
+    keys, starts = (codes[:1].copy(), np.array([0, len(codes)])) if is_one else (codes, np.empty(0, dtype=np.int64))
+    times = frame.values[time]
+    return Segment(
+        number, batch, lot.reach, frame, time, *span, times, keys, starts, lot.hidden_from, is_indexed=is_one
+    )
 
 
 def _sorted(
@@ -214,7 +281,8 @@ def picked(number: int, segment: Segment, rows: Ints, codes: Codes, groups: Grou
     frame = segment.frame.take(rows)
     times = frame.values[segment.time]
     span = int(times.min()), int(times.max())
-    found = _sorted(number, segment.batch, segment.lot, frame, segment.time, span, codes)
+    make = _sorted if segment.is_indexed else _in_time
+    found = make(number, segment.batch, segment.lot, frame, segment.time, span, codes)
     return replace(found, groups=groups)
 
 

@@ -29,6 +29,8 @@ class SegmentLog:
         self._store, self._next_number = store, next_number
         self.expired = 0
         """The rows that have expired so far."""
+        self.is_indexed = True
+        """Whether rows are merged by key, or appended."""
         self._stored: dict[int, Segment | OnDisk] = {}
         self._seams: set[int] = set()
         self.segments: list[Segment] = []
@@ -54,7 +56,7 @@ class SegmentLog:
         to spilled ones stay too, on disk.
         """
         before = self._rows()
-        alive = [s for s in self.segments if s.number in busy or s.last + s.reach > watermark]
+        alive = [self._in_form(s, busy) for s in self.segments if s.number in busy or s.last + s.reach > watermark]
         if owed is not None:
             for gone in (s for s in self.segments if not (s.number in busy or s.last + s.reach > watermark)):
                 self.on_disk += owed(self.kept(gone))
@@ -74,6 +76,12 @@ class SegmentLog:
     def _rows(self) -> int:
         return sum(map(len, self.pieces)) + sum(map(len, self.retired))
 
+    def _in_form(self, segment: Segment, busy: Collection[int]) -> Segment:
+        """A segment that a probe by index had to sort is kept sorted from then on."""
+        if not segment.is_resorted or not self.is_indexed or segment.number in busy:
+            return segment
+        return replace(segment.indexed, number=self._next_number())
+
     def _trimmed(self, segment: Segment, watermark: int, busy: Collection[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
         half = (segment.last - segment.first) // 2
@@ -81,7 +89,7 @@ class SegmentLog:
         small = len(segment) < _WORTH_TRIMMING and segment.bulk < widths.CHUNK_BYTES
         if segment.number in busy or small or enough + segment.reach > watermark:
             return segment
-        return merge(self._next_number(), [segment], watermark - segment.reach)
+        return merge(self._next_number(), [segment], watermark - segment.reach, indexed=self.is_indexed)
 
     def _compacted(
         self, segments: Sequence[Segment], watermark: int, busy: Collection[int], spans: int
@@ -94,7 +102,7 @@ class SegmentLog:
             lot = some[0].lot
             while (run := run_to_merge(some, busy, spans, self.largest)) is not None:
                 expired = watermark - lot.reach if watermark > NEVER else NEVER
-                some[run] = [merge(self._next_number(), some[run], expired)]
+                some[run] = [merge(self._next_number(), some[run], expired, indexed=self.is_indexed)]
         merged = [segment for some in alike for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))
 

@@ -132,7 +132,9 @@ class Names:
 
 
 class FileStore:
-    """Two files a segment: its rows, and its keys with where they begin. Names of new segments begin with `prefix`."""
+    """Two files a segment: its rows, and its keys with where they begin, or the codes of its rows where it is not
+    indexed. Names of new segments begin with `prefix`.
+    """
 
     def __init__(self, files: Files, prefix: str = "") -> None:
         self._files = files
@@ -148,10 +150,10 @@ class FileStore:
         self._names.add(segment.number, name)
         rows, index = files_of(name)
         metadata = {**(segment.rows.schema.metadata or {}), _TIME: segment.time.encode()}
-        keys = pa.RecordBatch.from_pydict({"key": segment.keys, "start": segment.starts[:-1]})
+        keys = {"key": segment.keys, **({"start": segment.starts[:-1]} if segment.is_indexed else {})}
         self._stamps[name] = (
             self._files.write_arrow(rows, segment.rows.replace_schema_metadata(metadata)),
-            self._files.write_arrow(index, keys),
+            self._files.write_arrow(index, pa.RecordBatch.from_pydict(keys)),
         )
         self._checked.add(name)
         if segment.nbytes < _WORTH_MAPPING:
@@ -205,6 +207,8 @@ class FileStore:
         time = rows.schema.metadata[_TIME].decode()
         rest = {key: value for key, value in rows.schema.metadata.items() if key != _TIME}
         frame = Columns.of(rows.replace_schema_metadata(rest or None))
+        is_indexed = "start" in index.schema.names
+        starts = np.append(np.asarray(index.column("start")), rows.num_rows) if is_indexed else np.empty(0, np.int64)
         return Segment(
             known.number,
             known.batch,
@@ -215,8 +219,9 @@ class FileStore:
             known.last,
             frame.values[time],
             np.asarray(index.column("key")),
-            np.append(np.asarray(index.column("start")), rows.num_rows),
+            starts,
             frozenset(known.hidden_from),
+            is_indexed=is_indexed,
         )
 
 

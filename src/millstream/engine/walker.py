@@ -123,7 +123,7 @@ class Walker:
     def _step(self, unit: Unit[Segment], hulls: Hulls, number: int, partial: _Partial) -> Iterator[_Partial]:
         """The partial results with the rows they find at the next position."""
         step = self._walks[unit.at][number]
-        segments = unit.lookup[step.position - (step.position > unit.at)]
+        segments = [one.indexed for one in unit.lookup[step.position - (step.position > unit.at)]]
         coded, valid = step.codes(partial)
         first, stop = _times(partial.pairs, step.position, hulls)
         arrived = _times_at(partial.pairs, unit.at)

@@ -2,13 +2,14 @@
 
 The engine runs plans that differ in how many windows they have and how these are sliced. The prices are fitted to the
 CPU times of these runs, with the planner's own counts of steps, so its estimates are in the time of the real code. The
-cost of a scan is measured separately, since a plan with a scan would run too long.
+costs of a scan are fitted to what scanning the faster of two streams takes beyond an index on both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from millstream.engine.keys import codes
 from millstream.engine.probe import matches
 from millstream.engine.segment import Lot, Segment, build
 from millstream.lab.timed import best_of, cpu_seconds
+from millstream.lab.workloads.two_rates import TwoRates, cpu_times
 from millstream.lab.workloads.windows import window_rows, window_script
 from millstream.model.interval import Interval
 from millstream.plan import Calibration, Plan
@@ -33,8 +35,10 @@ _WARM = 6
 _EVERY = tuple(2.5 * number for number in range(1, 13))
 _WINDOWS = ((1.0,), (30.0,), (15.0, 30.0), _EVERY)
 _KEYS = (1_000, 10_000)
-_ROUNDS = 3
+_ROUNDS, _SCAN_ROUNDS = 3, 5
 _LEAST = 0.01
+_SCANNED, _SCANNED_KEYS, _SCANNING = 5_000, (200, 5_000), (0.3, 1.0, 2.0)
+"""The rate of a scanned stream, its keys, and rates of the one that probes it."""
 _STEPS = ("inserts", "searches", "pairs")
 
 
@@ -50,12 +54,15 @@ def measure() -> Calibration:
     weights = 1 / np.array(times)
     prices, *_ = np.linalg.lstsq(np.array(counts) * weights[:, None], np.ones(len(times)), rcond=None)
     insert, search, pair, route, cut = np.maximum(prices, _LEAST).tolist()
-    access, scan = _access()
+    access = _index_access()
+    append, scan, find = _scans(insert)
     return Calibration(
         index_insert=round(insert, 1),
+        scan_append=round(append, 1),
         search_step=round(search, 2),
         index_access=round(access, 2),
         scan_compare=round(scan, 3),
+        scan_find=round(find, 2),
         pair_emit=round(pair, 3),
         route=round(route, 3),
         route_cut=round(cut, 3),
@@ -89,19 +96,35 @@ def _per_second(plan: Plan, batches: Sequence[Mapping[str, pa.Table]]) -> float:
 
 
 def _counted(plan: Plan, router: RouteByClass) -> StepCounts:
-    costs = Costs("counts", "steps", StepCounts(), router, 1.0)
+    costs = Costs("counts", "steps", StepCounts(), router)
     return estimate(replace(plan, costs=costs), plan.chains[0]).work
 
 
-def _access() -> tuple[float, float]:
-    """The cost per tuple touched through an index, and by a scan."""
-    state, probe, few = _segment(1, 40_000), _segment(2, 40_000), _segment(3, 400)
+def _scans(insert: float) -> tuple[float, float, float]:
+    """The cost per row appended, per comparison of a scan, and per match that it finds. A match here is what a scan
+    pays beyond an index, and so is a row: `insert` is what that costs.
+    """
+    counts, beyond = [], []
+    for keys, rate in product(_SCANNED_KEYS, _SCANNING):
+        workload = TwoRates(rate_a=rate, rate_b=_SCANNED, keys=keys)
+        took = cpu_times(workload, ("HHJ", "HNJ"), _SCAN_ROUNDS)
+        rows = _SCANNED * workload.seconds
+        met = rows * rate * workload.seconds
+        counts.append([rows, met, met / keys])
+        beyond.append((took["HNJ"] - took["HHJ"]) * 1e9)
+    prices, *_ = np.linalg.lstsq(np.array(counts), np.array(beyond), rcond=None)
+    saved, compare, find = prices.tolist()
+    return max(insert + saved, _LEAST), max(compare, _LEAST), max(find, _LEAST)
+
+
+def _index_access() -> float:
+    """The cost per tuple touched through an index."""
+    state, probe = _segment(1, 40_000), _segment(2, 40_000)
     everything = Interval(-(2**40), 2**40)
     met = sum(len(rows) for rows, _ in matches(probe, RIGHT, state, everything, "index"))
     found = _best(lambda: list(matches(probe, RIGHT, state, everything, "index")))
     keyed = _best(lambda: np.repeat(state.ranges(probe.keys), probe.counts, axis=1))
-    scanned = _best(lambda: list(matches(few, RIGHT, state, everything, "scan"))) / (len(few) * len(state))
-    return max((found - keyed) / met, 0.1), scanned
+    return max((found - keyed) / met, 0.1)
 
 
 def _filter() -> float:

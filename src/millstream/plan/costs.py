@@ -21,7 +21,9 @@ class StepCounts:
     """Elementary steps per second."""
 
     inserts: Amount = 0.0
-    """rows put into state"""
+    """rows put into indexed state"""
+    appends: Amount = 0.0
+    """rows put into scanned state"""
     searches: Amount = 0.0
     """steps of binary searches: rows times the slices whose boundaries they search"""
     candidates: Amount = 0.0
@@ -30,6 +32,8 @@ class StepCounts:
     """probing rows times rows of scanned state"""
     overscanned: Amount = 0.0
     """the same with rows outside the slice, in segments that lie across its boundaries"""
+    found: Amount = 0.0
+    """pairs found by scans"""
     purges: Amount = 0.0
     """rows times the slices whose state they purge"""
     pairs: Amount = 0.0
@@ -87,13 +91,15 @@ class RouteByClass:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A price list. `access_ratio` is C_h / C_n of window-cost: an indexed tuple against a scanned one."""
+    """A price list. `access_ratio` is C_h / C_n of window-cost, an indexed tuple against a scanned one; without it,
+    access paths are chosen by the prices.
+    """
 
     name: str
     unit: str
     prices: StepCounts
     router: Callable[[Part], Amount]
-    access_ratio: float
+    access_ratio: float | None = None
 
     def price(self, work: StepCounts) -> Amount:
         return sum(getattr(work, f.name) * getattr(self.prices, f.name) for f in fields(StepCounts))
@@ -105,12 +111,16 @@ class Calibration:
     x86-64.
 
     `index_insert` includes merging segments, `search_step` the fixed costs of a unit, spread over the rows that probe.
+    `scan_append` is a row of scanned state, which also costs more when it probes, because it is not sorted; `scan_find`
+    is a match that a scan has found, in addition to `pair_emit`.
     """
 
     index_insert: float = 115.0
+    scan_append: float = 85.0
     search_step: float = 13.8
     index_access: float = 2.95
-    scan_compare: float = 2.48
+    scan_compare: float = 0.64
+    scan_find: float = 76.0
     pair_emit: float = 4.8
     route: float = 4.8
     route_cut: float = 1.1
@@ -123,14 +133,16 @@ def calibrated(calibration: Calibration | None = None) -> Costs:
     millisecond = 1e-6
     prices = StepCounts(
         inserts=c.index_insert * millisecond,
+        appends=c.scan_append * millisecond,
         searches=c.search_step * millisecond,
         scanned=c.scan_compare * millisecond,
         overscanned=c.scan_compare * millisecond,
+        found=c.scan_find * millisecond,
         pairs=c.pair_emit * millisecond,
         routed=c.route * millisecond,
         filtered=c.filter * millisecond,
     )
-    return Costs("calibrated", "ms CPU/s", prices, RouteByClass(c.route_cut / c.route), c.index_access / c.scan_compare)
+    return Costs("calibrated", "ms CPU/s", prices, RouteByClass(c.route_cut / c.route))
 
 
 def paper(c_sys: float, router: Callable[[Part], Amount] = route_every) -> Costs:

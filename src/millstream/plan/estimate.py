@@ -91,6 +91,7 @@ class Flow:
             candidates=compared if indexed else 0.0,
             scanned=0.0 if indexed else compared,
             overscanned=0.0 if indexed else probes * self.state_rate * beside,
+            found=0.0 if indexed else pairs,
             purges=self.probe_rate * present,
             pairs=pairs,
             routed=costs.router(replace(part, pairs=pairs)),
@@ -100,8 +101,10 @@ class Flow:
 
     def fixed_work(self, unions: int) -> StepCounts:
         """The work of the direction that does not depend on slicing."""
+        arriving = self.state_rate * self.waiting.at(0)
         return StepCounts(
-            inserts=self.state_rate * self.waiting.at(0),
+            inserts=arriving if self.access == "index" else 0.0,
+            appends=0.0 if self.access == "index" else arriving,
             merged=self.probe_rate * unions,
         )
 

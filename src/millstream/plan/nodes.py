@@ -132,12 +132,16 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The kept rows of one stream, found by one key. All chains that join the stream by this key read it."""
+    """The kept rows of one stream, found by one key. All chains that join the stream by this key read it.
+
+    It `is_indexed` where any of them looks rows up by index; else its rows are appended as they come.
+    """
 
     stream: Stream
     spread: Spread
     by: tuple[KeyPart, ...]
     lanes: tuple[Lane, ...] = ()
+    is_indexed: bool = True
 
     @property
     def name(self) -> PoolName:
@@ -257,6 +261,10 @@ class Chain:
             seen[name] += 1
             found.append(name if counts[name] == 1 else f"{name}#{seen[name]}")
         return tuple(found)
+
+    def access_at(self, position: int) -> str:
+        """How the rows at a position are searched."""
+        return self.access.left if position == LEFT else self.access.right
 
     def read_at(self) -> list[tuple[int, PoolName]]:
         """Every pool it reads, with the position it is read at."""

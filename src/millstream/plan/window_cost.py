@@ -1,5 +1,9 @@
 """The unit-time cost model of window-cost: what one direction of a window join costs, and which access path wins.
 
+The engine does not search an index to expire a tuple, as the paper's hash join does: segments expire by time. So what
+an index costs beyond a scan is to sort and merge a row, once, however fast the stream is, and equation 7's crossing is
+not that of the engine. Its own is in the rate of the stream that probes.
+
 `probe` streams into the window of `state`. Rates are tuples per second, windows seconds, costs whatever unit the
 constants C_n (a tuple touched by a scan) and C_h (a tuple touched through an index) are in.
 """
@@ -7,6 +11,8 @@ constants C_n (a tuple touched by a scan) and C_h (a tuple touched through an in
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from millstream.plan.costs import StepCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +65,17 @@ def crossing(keys: float, ratio: float) -> float:
 def cheaper_access(probe_rate: float, state_rate: float, keys: float, ratio: float) -> str:
     """Equation 8, the algorithm determinant."""
     return "scan" if state_rate / probe_rate > crossing(keys, ratio) else "index"
+
+
+def cheaper_by_prices(probe_rate: float, state: Window, prices: StepCounts) -> str:
+    """The access path that is cheaper on the engine."""
+    return "scan" if probe_rate < engine_crossing(state, prices) else "index"
+
+
+def engine_crossing(state: Window, prices: StepCounts) -> float:
+    """The rate of probing tuples from which an index is cheaper than a scan: what a row of state costs less to append
+    than to insert is what all tuples that meet it in its window pay for comparing.
+    """
+    saved = float(prices.inserts - prices.appends)
+    met = state.seconds * float(prices.scanned + prices.found / state.keys)
+    return max(saved, 0.0) / met if met else float("inf")
