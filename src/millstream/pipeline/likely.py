@@ -63,7 +63,7 @@ def _unreadable(stream: Stream, evidence: Evidence) -> str:
 
 def _ahead(stream: Stream, first: int, last: int) -> str:
     for unit, factor in (("milliseconds", 1_000), ("microseconds", 1_000_000)):
-        if first // factor > 0 and last // factor < today() + 366 * _DAY < last:
+        if first // factor > 20 * 365 * _DAY and last // factor < today() + 366 * _DAY < last:
             begin, end = (moments.text(time // factor) for time in (first, last))
             return (
                 f"{stream.time} is read as seconds since 1970 and looks like {unit}: divided by {factor:,} the times"
