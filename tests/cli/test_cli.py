@@ -192,7 +192,7 @@ def test_a_setting_given_twice(run: Run) -> None:
             "QUERY near WITH (format = 'csv')",
             "query 'near', line 3, column 14: format = 'csv' without a path",
         ),
-        ("QUERY near", "QUERY near WITH (header = 1)", "query 'near', line 3, column 14: option header; "),
+        ("QUERY near", "QUERY near WITH (header = 1)", "query 'near', line 3, column 25: no option \"header\"; "),
         ("(time = 'Ts'", "(format = 'json', time = 'Ts'", "line 1, column 15: stream T has no path; "),
         ("(time = 'Ts'", "(format = 'jsn', time = 'Ts'", "line 1, column 15: stream T has format = 'jsn'; "),
         ("(time = 'Ts'", "(path = ' ', time = 'Ts'", "line 1, column 15: stream T has path = ''; "),

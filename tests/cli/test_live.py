@@ -73,6 +73,16 @@ def test_the_view(golden: Golden) -> None:
     golden("view.txt", shown(view(history, "s")))
 
 
+def test_warnings_stand_on_top_of_the_view_and_in_the_summary() -> None:
+    told = "50% of the rows of T are late or unreadable"
+    history = History.of([batch(1), replace(batch(2), warnings=(told,))], WINDOWS)
+    assert shown(view(history, "s")).splitlines()[1].strip() == f"warning: {told}"
+    assert f"warning: {told}" in summary_lines(history, "state/s", PLACES, {})
+    assert summary_json(history, "state/s", PLACES, error=None, stopped={})["warnings"] == [told]
+    history.add(batch(3))
+    assert told not in shown(view(history, "s")), "it goes when it does not hold any more"
+
+
 MOVED = "memory is not balanced: b has 20 kB, a 70 kB; from a to b go 2 groups with 25 kB"
 
 
@@ -152,27 +162,33 @@ def test_lines(golden: Golden) -> None:
 
 def test_the_summary(golden: Golden) -> None:
     history = History.of([batch(1), batch(2, late=3), batch(3, queries=("near", "gone"), deferred=2)], WINDOWS)
-    golden("summary.txt", "\n".join(summary_lines(history, "state/s", PLACES)))
+    golden(
+        "summary.txt",
+        "\n".join(summary_lines(history, "state/s", PLACES, {"far": "ValueError: no\n  mine.py, line 3, in odd"})),
+    )
 
 
 def test_the_summary_when_memory_is_short(golden: Golden) -> None:
     last = batch(2, limit=50_000, on_disk=20_000, owing=7)
-    golden("summary_memory.txt", "\n".join(summary_lines(History.of([last], WINDOWS), "state/s", PLACES)))
+    golden("summary_memory.txt", "\n".join(summary_lines(History.of([last], WINDOWS), "state/s", PLACES, {})))
 
 
 def test_the_summary_of_nothing() -> None:
-    (text,) = summary_lines(History(), "state/s", {})
+    (text,) = summary_lines(History(), "state/s", {}, {})
     assert text.startswith("No batch")
 
 
 def test_the_summary_for_machines() -> None:
-    found = json.loads(json.dumps(summary_json(History.of([batch(1), batch(2)], WINDOWS), "state/s", PLACES, "broken")))
+    history = History.of([batch(1), batch(2)], WINDOWS)
+    shown = summary_json(history, "state/s", PLACES, error="broken", stopped={"far": "ValueError: no"})
+    found = json.loads(json.dumps(shown))
+    assert found["stopped"] == {"far": "ValueError: no"}
     assert found["batches"] == found["last_batch"] == 2
     assert found["rows_in"] == {"T": 2_000, "H": 1_000}
     assert found["queries"]["far"] == {"rows": 4_000, "median": 0.25, "p99": 1.0, "results": "kafka sink"}
     assert found["error"] == "broken"
     last = batch(2, limit=50_000, on_disk=20_000, owing=7)
-    short = summary_json(History.of([last], WINDOWS), "state/s", PLACES, None)
+    short = summary_json(History.of([last], WINDOWS), "state/s", PLACES, error=None, stopped={})
     assert [short[name] for name in ("memory_bytes", "memory_limit", "disk_bytes", "owing")] == [
         40_000,
         50_000,

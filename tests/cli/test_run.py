@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from millstream.cli import main
+from millstream.pipeline import manifest as manifests
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.manifest import Manifest
 from millstream.pipeline.registry import Entry, Registry
 from millstream.testing import run as run_in_memory
 
@@ -121,6 +123,7 @@ def test_a_directory_of_other_streams(folder: Path, before: str, message: str) -
     directory = Directory.at(folder / "state" / "s")
     directory.make()
     Registry(directory.files.below("registry")).record(1, Entry("script", 1, text=before))
+    manifests.commit(directory.files.below("manifest"), Manifest(batch=1))
     assert refused().startswith(f"error: {folder}/state/s: {message}")
 
 
@@ -236,15 +239,21 @@ def test_a_function_that_raises_stops_its_query_or_everything(folder: Path) -> N
     options = ["s.sql", "--drain", "--functions", "mine.py"]
 
     result = CliRunner().invoke(main, ["run", *options])
-    assert result.exit_code == 0, result.output
-    assert "query far is stopped: ValueError: not today\n" in result.stdout
+    assert result.exit_code == 1, result.output
+    assert result.stderr.endswith("error: stopped by an error: far. The other queries are complete.\n")
+    place = f"{folder}/mine.py, line 6, in odd\n"
+    assert f"query far is stopped: ValueError: not today\n  {place}" in result.stdout
+    told = f'query far was stopped: ValueError: not today\n    {place}      raise ValueError("not today")\n'
+    assert result.stdout.endswith(told)
+    assert CliRunner().invoke(main, ["query", "list", "state/s"]).stdout.endswith(told)
     assert "2 batches" in result.stdout or "3 batches" in result.stdout
     listed = CliRunner().invoke(main, ["query", "list", "state/s", "--json"])
     near, far = json.loads(listed.stdout)["queries"]
     assert near["rows"] > 0
-    assert (far["state"], far["error"]) == ("failed", "ValueError: not today")
+    assert far["state"] == "failed"
+    assert far["error"].splitlines()[:2] == ["ValueError: not today", f"  {place.rstrip()}"]
 
     result = CliRunner().invoke(main, ["run", *options, "--set", "on_error=stop", "--directory", "other"])
     assert result.exit_code == 1
-    assert result.stderr.endswith("error: query 'far': ValueError: not today\n")
+    assert f"error: query 'far': ValueError: not today\n  {place}" in result.stderr
     assert not Directory.at(folder / "other").is_running()

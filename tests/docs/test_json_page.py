@@ -52,6 +52,7 @@ CREATE QUERY together WITH (results = 'shared') AS
 SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND;
 SET budget = '1 microsecond';
 SET order = 'strict';
+SET warn_late = 0.001;
 """
 """So that nothing the page tells of is empty: a query that fails, a folder outside, shared results, units that wait."""
 
@@ -97,7 +98,10 @@ def ran(folder: Path) -> list[Any]:
     """The lines of a run that has had everything happen to it."""
     script = folder / "clicks.sql"
     script.write_text(script.read_text() + MORE)
-    return [json.loads(line) for line in invoke("run", "clicks.sql", "--drain", "--json").splitlines()]
+    result = CliRunner().invoke(main, ["run", "clicks.sql", "--drain", "--json"])
+    assert result.exit_code == 1, "a query is stopped"
+    assert "stopped by an error: wrong" in result.stderr, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) -> None:
@@ -110,6 +114,10 @@ def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) ->
     hold("registry/&lt;number&gt;.json", *entries, json.loads(json.dumps(with_callback)))
     hold("results/&lt;query&gt;/manifest.json", json.loads((place / "results/together/manifest.json").read_text()))
     hold("_millstream.mark", json.loads((folder / "out/_millstream.mark").read_text()))
+
+    shown = CliRunner().invoke(main, ["status", "state/clicks", "--json"])
+    assert shown.exit_code == 3, "it does not run"
+    hold("millstream status --json", json.loads(shown.stdout), {"process": 1})
 
     (folder / "later.sql").write_text(LATER)
     invoke("query", "add", "state/clicks", "later.sql")

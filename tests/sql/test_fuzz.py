@@ -12,7 +12,7 @@ from millstream.errors import ScriptErrors
 
 STREAMS = """\
 CREATE STREAM A (Id INT, Name STRING, V DECIMAL(10, 2), Ok BOOLEAN, P STRUCT<x: DOUBLE, y: ARRAY<INT>>, Ts TIMESTAMP,
-  D DATE) WITH (time = 'Ts', delay = '5 seconds', rate = 10.5, keys = 3, 'kafka.x' = true, a.b = -1);
+  D DATE) WITH (time = 'Ts', delay = '5 seconds', rate = 10.5, keys = 3, format = 'mine', 'kafka.x' = true, a.b = -1);
 CREATE STREAM B (Id BIGINT, Name STRING, Ts TIMESTAMP) WITH (time = Ts, idle = '1 minute');
 """
 QUERIES = [

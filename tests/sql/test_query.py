@@ -238,10 +238,15 @@ def test_options_go_to_the_writer_as_they_are(script: ReadScript, query: ReadQue
     assert query(f"SELECT T.Id FROM T, H WHERE T.Id = H.Id {W}").options == ()
     found = script(
         "CREATE STREAM S (Id INT, Ts TIMESTAMP) WITH (time = 'Ts');"
-        "CREATE QUERY q WITH (path = 'out/q', header = TRUE, max.rows = 10) AS"
+        "CREATE QUERY q WITH (format = 'mine', path = 'out/q', header = TRUE, max.rows = 10) AS"
         f" SELECT a.Id FROM S a, S b WHERE a.Id = b.Id {W}"
     )
-    assert found.queries[0].options == (("path", "out/q"), ("header", "true"), ("max.rows", "10"))
+    assert found.queries[0].options == (
+        ("format", "mine"),
+        ("path", "out/q"),
+        ("header", "true"),
+        ("max.rows", "10"),
+    )
 
 
 def test_a_query_knows_where_it_stands(script: ReadScript) -> None:

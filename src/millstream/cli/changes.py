@@ -91,7 +91,7 @@ def _plan(in_force: InForce, functions: Mapping[str, Function]) -> Plan | None:
 def row(one: Listed) -> tuple[str, str, str, str, str]:
     """A query as cells of a table."""
     if one.state == "failed":
-        return one.name, "stopped", "", "", one.error
+        return one.name, "stopped", "", "", one.error.partition("\n")[0]
     if one.state == "dropping":
         return one.name, "ends", "", "", "with the next batch"
     since = "next" if one.since is None else str(one.since)

@@ -52,7 +52,7 @@ def run_demo(place: str | None, length: float) -> None:
         " as fast as the clock, so that the widest window fills."
     )
     click.echo()
-    screen, feed = screen_for("datacentre"), Feed(folder / "in", length)
+    screen, feed = screen_for("datacentre", timed=False), Feed(folder / "in", length)
     with Signals() as signals:
         pipeline = open_pipeline("datacentre", directory, screen, script=SCRIPT)
         signals.stop(pipeline)

@@ -58,6 +58,7 @@ def view(history: History, title: str, now: float | None = None) -> RenderableTy
     head = Text.assemble((title, "bold"), f"  batch {last.batch}, running for {seconds(running)}")
     return Group(
         head,
+        *(Text(f"warning: {warning}", style="bold red") for warning in last.warnings),
         Text(),
         _streams(history, last, now),
         Text(),

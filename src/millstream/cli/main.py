@@ -11,8 +11,11 @@ from millstream.cli.bench import bench
 from millstream.cli.query import query
 from millstream.cli.rescale import rescale
 from millstream.cli.run import run
-from millstream.cli.script import ErrorsShown, compile_file, script_options
+from millstream.cli.script import ErrorsShown, compile_file, read_script, script_options
+from millstream.cli.status import late, results, status
+from millstream.cli.why import why
 from millstream.cli.words import counted
+from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
 from millstream.plan.explain import FORMATS
 
@@ -25,13 +28,20 @@ def main() -> None:
 
 @main.command()
 @script_options
-def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...]) -> None:
+@click.option("--read", is_flag=True, help="Open the sources too, compare their columns, and read a sample of rows.")
+def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...], read: bool) -> None:
     """Say whether FILE is a valid script, and if not, everything that is wrong with it."""
     plan = compile_file(file, functions, settings)
     slices = sum(len(chain.slices) for chain in plan.chains)
     counts = ((len(plan.script.streams), "stream"), (len(plan.members), "query"), (len(plan.chains), "chain"))
     words = [counted(count, word) for count, word in (*counts, (slices, "slice"))]
     click.echo(f"{file}: ok, {', '.join(words)}")
+    for line in unchecked(plan.script):
+        click.echo(line)
+    if read:
+        from millstream.cli.reading import read_sources
+
+        read_sources(plan.script, read_script(file), file)
 
 
 @main.command()
@@ -76,5 +86,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-for command in (bench, query, rescale, run):
+for command in (bench, late, query, rescale, results, run, status, why):
     main.add_command(command)

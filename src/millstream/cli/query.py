@@ -66,3 +66,7 @@ def list_queries(directory: str, for_machines: bool, functions: tuple[str, ...])
     for name, window, since, number, place in rows:
         cells = f"{name:{widths[0]}}  {window:{widths[1]}}  {since:>{widths[2]}}  {number:>{widths[3]}}  {place}"
         click.echo(cells.rstrip())
+    for one in found:
+        first, *trace = one.error.splitlines() or [""]
+        for line in [f"query {one.name} was stopped: {first}", *(f"  {line}" for line in trace)] if trace else ():
+            click.echo(line)

@@ -20,7 +20,7 @@ from millstream.cli.changes import place_of
 from millstream.cli.screen import Screen, screen_for
 from millstream.cli.spark import SparkOptions
 from millstream.cli.words import near
-from millstream.errors import PipelineFailed, QueryFailed
+from millstream.errors import PipelineFailed, QueryFailed, listing
 from millstream.model.functions import Function
 from millstream.pipeline.causes import first_cause
 from millstream.pipeline.directory import Directory
@@ -57,9 +57,14 @@ def run_script(
         signals.stop(pipeline)
         with screen:
             failure = run_pipeline(pipeline, place, drain=drain)
-    screen.end(place.location, places_of(pipeline, place), None if failure is None else str(failure))
+    stopped = Registry(place.files.below("registry")).in_force().failed
+    screen.end(
+        place.location, places_of(pipeline, place), error=None if failure is None else str(failure), stopped=stopped
+    )
     if failure is not None:
         raise failure
+    if stopped:
+        raise PipelineFailed(f"stopped by an error: {listing(stopped)}. The other queries are complete.")
 
 
 class _Written(logging.FileHandler):

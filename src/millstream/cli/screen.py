@@ -6,8 +6,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -23,27 +24,41 @@ from millstream.pipeline.progress import BatchProgress
 class Screen(AbstractContextManager["Screen"]):
     """Shows a line per batch, except for batches that have nothing to do. The other screens extend this one."""
 
-    def __init__(self, title: str) -> None:
-        self.title = title
+    def __init__(self, title: str, *, timed: bool = True) -> None:
+        """Lines begin with the time if they are `timed`."""
+        self.title, self._timed = title, timed
         self.history = History()
 
     def batch(self, batch: BatchProgress, windows: Mapping[str, str]) -> None:
         self.history.windows = dict(windows)
         self.history.add(batch)
         if any(batch.rows_in.values()) or batch.queries or batch.deferred or batch.owing:
-            click.echo(line(batch))
+            click.echo(f"{self._clock()}{line(batch)}")
 
     def say(self, message: str) -> None:
         """Shows a message."""
         self.history.messages.append(message)
-        click.echo(message)
+        click.echo(f"{self._clock()}{message}")
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
-        """Shows the summary; errors are shown by the caller."""
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
+        """Shows the summary, with the queries that errors have stopped; the error that ended the run is shown by the
+        caller.
+        """
         del error
         click.echo()
-        for text in summary_lines(self.history, directory, places):
+        for text in summary_lines(self.history, directory, places, stopped or {}):
             click.echo(text)
+
+    def _clock(self) -> str:
+        """The time that begins a line, in UTC."""
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ  ") if self._timed else ""
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -59,17 +74,24 @@ class JsonScreen(Screen):
 
     def say(self, message: str) -> None:
         self.history.messages.append(message)
-        click.echo(message, err=True)
+        click.echo(f"{self._clock()}{message}", err=True)
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
-        _echo_json({"summary": summary_json(self.history, directory, places, error)})
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
+        _echo_json({"summary": summary_json(self.history, directory, places, error=error, stopped=stopped or {})})
 
 
 class LiveScreen(Screen):
     """A view that is redrawn twice a second."""
 
-    def __init__(self, title: str) -> None:
-        super().__init__(title)
+    def __init__(self, title: str, *, timed: bool = True) -> None:
+        super().__init__(title, timed=timed)
         self._lock = threading.Lock()  # batches come from a different thread than the one that draws
         self._live = Live(console=Console(), refresh_per_second=2, get_renderable=self._view)
 
@@ -88,18 +110,25 @@ class LiveScreen(Screen):
     def say(self, message: str) -> None:
         self.history.messages.append(message)
 
-    def end(self, directory: str, places: Mapping[str, str], error: str | None = None) -> None:
+    def end(
+        self,
+        directory: str,
+        places: Mapping[str, str],
+        *,
+        error: str | None = None,
+        stopped: Mapping[str, str] | None = None,
+    ) -> None:
         self._live.stop()
-        super().end(directory, places, error)
+        super().end(directory, places, error=error, stopped=stopped)
 
     def _view(self) -> RenderableType:
         with self._lock:
             return view(self.history, self.title, time.time())
 
 
-def screen_for(title: str, *, as_json: bool = False) -> Screen:
-    make: Callable[[str], Screen] = JsonScreen if as_json else LiveScreen if sys.stdout.isatty() else Screen
-    return make(title)
+def screen_for(title: str, *, as_json: bool = False, timed: bool = True) -> Screen:
+    make = JsonScreen if as_json else LiveScreen if sys.stdout.isatty() else Screen
+    return make(title, timed=timed)
 
 
 def _echo_json(shown: dict[str, Any]) -> None:

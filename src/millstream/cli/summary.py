@@ -9,11 +9,14 @@ from millstream.cli.history import DELIVER, History
 from millstream.cli.words import count, counted, memory, near, seconds, size
 
 
-def summary_lines(history: History, directory: str, places: Mapping[str, str]) -> Iterator[str]:
-    """`places` says where each query's results are."""
+def summary_lines(
+    history: History, directory: str, places: Mapping[str, str], stopped: Mapping[str, str]
+) -> Iterator[str]:
+    """`places` says where each query's results are, `stopped` which queries an error has stopped, and why."""
     last = history.last
     if last is None:
         yield f"No batch: there was nothing to read. The pipeline's directory is {near(directory)}."
+        yield from _stopped(stopped)
         return
     span = last.committed - history.began
     rows = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.rows_in.items())) or "none"
@@ -21,6 +24,7 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     late = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.late.items()) if number)
     if late:
         yield f"late or unreadable, kept in {near(directory)}/late: {late}"
+    yield from (f"warning: {warning}" for warning in last.warnings)
     split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
     yield f"time in batches {seconds(history.seconds)}: {split}"
     yield f"state {count(last.state_rows)} rows, {size(last.state_bytes)}"
@@ -38,11 +42,22 @@ def summary_lines(history: History, directory: str, places: Mapping[str, str]) -
     for name in names:
         waits = history.waits.get(name)
         times = f"{seconds(waits.median):>8} {seconds(waits.p99):>8}" if waits else f"{'-':>8} {'-':>8}"
-        place = near(places[name]) if name in places else "dropped"
+        place = near(places[name]) if name in places else "stopped" if name in stopped else "dropped"
         yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {place}"
+    yield from _stopped(stopped)
 
 
-def summary_json(history: History, directory: str, places: Mapping[str, str], error: str | None) -> dict[str, Any]:
+def _stopped(queries: Mapping[str, str]) -> Iterator[str]:
+    """The errors in full: the first line, and where in a user's function they were raised."""
+    for name, cause in queries.items():
+        first, *rest = cause.splitlines() or [""]
+        yield f"query {name} was stopped: {first}"
+        yield from (f"  {line}" for line in rest)
+
+
+def summary_json(
+    history: History, directory: str, places: Mapping[str, str], *, error: str | None, stopped: Mapping[str, str]
+) -> dict[str, Any]:
     last = history.last
     return {
         "directory": directory,
@@ -69,5 +84,7 @@ def summary_json(history: History, directory: str, places: Mapping[str, str], er
         "owing": last.owing if last else 0,
         "split": {DELIVER: 0.0, **history.split},
         "messages": list(history.messages),
+        "warnings": list(last.warnings) if last else [],
+        "stopped": dict(stopped),
         "error": error,
     }

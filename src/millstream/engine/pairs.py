@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millstream.engine import widths
 from millstream.engine.arrow import Bools, Ints, arrow_type
+from millstream.engine.blame import cause_of
 from millstream.engine.expressions import as_array, compile_condition, compile_expr, compile_filter
 from millstream.engine.gathered_rows import GatheredRows
 from millstream.engine.segment import Segment
@@ -225,4 +226,4 @@ def blaming(queries: Iterable[str]) -> Iterator[None]:
     except MillstreamError:
         raise
     except Exception as error:
-        raise QueryFailed(queries, f"{type(error).__name__}: {error}") from error
+        raise QueryFailed(queries, cause_of(error)) from error

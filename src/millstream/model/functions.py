@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from millstream.errors import ScriptError, listing
+from millstream.errors import InternalError, ScriptError, listing
 from millstream.model import types
 from millstream.model.expr import Expr, Literal
 from millstream.model.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, DataType, Family
@@ -39,6 +39,12 @@ class Function:
     variadic: bool = False
     constants: tuple[int, ...] = ()
     call: Callable[..., object] | None = None
+
+    def __call__(self, *columns: object) -> object:
+        """Calls the Python function itself, so that one that is decorated can still be called and tested."""
+        if self.call is None:
+            raise InternalError(f"{self.name} has no body")
+        return self.call(*columns)
 
     def result(self, args: Sequence[Expr]) -> DataType:
         """The type of the result; refuses arguments the function does not take."""
@@ -222,11 +228,14 @@ def function(returns: str, *takes: str, name: str | None = None) -> Callable[[Ca
 
 
 def _plain(name: str) -> DataType:
-    """The type of a registered function's argument or result."""
+    """The type of a registered function's argument or result: a plain one, or an ARRAY of a plain one."""
+    array = re.fullmatch(r"\s*array\s*<\s*(\w+)\s*>\s*", name, re.IGNORECASE)
+    if array is not None:
+        return types.array(types.simple(array[1]))
     if re.search(r"[(<]", name):
         raise ScriptError(
             f"a function with {name}",
-            f"functions take and give {listing(types.PLAIN, 20)}",
+            f"functions take and give {listing(types.PLAIN, 20)}, and ARRAYs of these",
             "Use one of these, and CAST or a field of it in the script.",
         )
     return types.simple(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 # The blanks that a cast from text ignores: all characters up to the space, and the control characters above ASCII.
@@ -20,6 +21,7 @@ PARTS = ("year", "month", "day", "hour", "minute", "second")
 LIMITS = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}
 LONGEST_OFFSET = 18 * 3600
 SECOND, DAY = 1_000_000, 86_400_000_000
+_YEAR = 31_556_952_000_000
 MOST_DAYS = {"DATE": 2**31, "TIMESTAMP": 2**63 // DAY - 1}
 """The range of each type around 1970, in whole days."""
 
@@ -77,3 +79,13 @@ def _days(found: re.Match[str], kind: str) -> int | None:
         return None
     days = int(days_of(year, month, day))
     return days if abs(days) < MOST_DAYS[kind] else None
+
+
+def text(microseconds: int) -> str:
+    """A time for people: '2024-05-31 12:00:00.5 UTC', or the year alone where that has more than four digits."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"the year {1970 + microseconds // _YEAR}"
+    fraction = f".{moment.microsecond:06}".rstrip("0") if moment.microsecond else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} UTC"

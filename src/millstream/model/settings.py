@@ -30,6 +30,7 @@ class Settings:
     trigger: int = 0
     heartbeat: int = 1_000_000
     future: int = 30 * 86_400 * 1_000_000
+    warn_late: float = 0.1
     sync: str = "on"
     memory: int = 0
     adaptation: str = "lazy_disk"
@@ -168,6 +169,7 @@ SETTINGS = (
     Setting(
         "future", (), "How far beyond today and all times before it a row's time may lie; 0 is no limit.", "duration"
     ),
+    Setting("warn_late", (), "More than this share of a stream's rows late or unreadable is warned of.", "share"),
     Setting("sync", ("on", "off"), "Whether a batch waits until a local disk has it, and so outlives a power cut."),
     Setting("memory", (), "How much state an executor holds in memory, such as '2 GB'; 0 is no limit.", "size"),
     Setting(

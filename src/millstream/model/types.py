@@ -128,6 +128,10 @@ def simple(name: str) -> DataType:
     return found
 
 
+def array(element: DataType) -> DataType:
+    return DataType("ARRAY", parts=(element,))
+
+
 def decimal(precision: int, scale: int) -> DataType:
     if not (1 <= precision <= 38 and 0 <= scale <= precision):
         raise ScriptError(

@@ -14,11 +14,12 @@ from millstream.model.functions import Function
 from millstream.model.query import Query
 from millstream.model.script import Script
 from millstream.model.stream import Stream
+from millstream.pipeline import manifest as manifests
 from millstream.pipeline.changes import Changes, check_slots
 from millstream.pipeline.claims import can_be_claimed, check_claims, claim
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import located
-from millstream.pipeline.registry import Entry, Registry
+from millstream.pipeline.registry import Entry, InForce, Registry
 from millstream.pipeline.results import Target, target_of
 from millstream.pipeline.sinks import (
     Callback,
@@ -57,6 +58,7 @@ class Control:
         )
         self.base = self.in_force.base or str(Path.cwd())
         self._owner = self.in_force.owner or uuid.uuid4().hex
+        self.begins_anew = False
         self.plan: Plan | None = None
         self.sinks = Sinks({}, {})
 
@@ -74,7 +76,13 @@ class Control:
         declared = self.tried(script).script
         if self.in_force.script:
             before = self.compile(";\n".join(self.in_force.declarations)).script
-            check_same_streams(before.streams, declared.streams, self.directory.location, self.base)
+            try:
+                check_same_streams(before.streams, declared.streams, self.directory.location, self.base)
+            except ScriptError:
+                if manifests.batches(self.directory.files.below("manifest")):
+                    raise
+                # No batch was ever committed: a start that failed must not refuse the corrected script.
+                self.begins_anew, self.base, self.in_force = True, str(Path.cwd()), InForce()
         self._check_ends(declared)
         self._check_callbacks(script)
         return declared
@@ -121,6 +129,14 @@ class Control:
         self._claim(self.planned().script, self.callbacks)
         for name, error in self.in_force.failed.items():
             self.tell(f"query {name} was stopped and stays so until it is added again or changed: {error}")
+
+    def forget(self) -> None:
+        """Deletes what a start noted that failed before its first batch: its statements, and Spark's checkpoint."""
+        self.registry.clear()
+        files = self.directory.files
+        if "spark" in files.folders():
+            files.system.delete_dir_contents(files.path("spark"))
+        self.tell("the last start ended before its first batch; the pipeline begins anew")
 
     def _refuse_slots(self, declared: int) -> None:
         """The settings have another number of slots than before, which is newer than what waits in the inbox."""

@@ -21,6 +21,7 @@ from millstream.pipeline.connectors import session_options
 from millstream.pipeline.control import Control
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.locations import check_apart, literal, located
+from millstream.pipeline.preflight import check_options
 from millstream.pipeline.progress import BatchProgress
 from millstream.pipeline.recovery import recover
 from millstream.pipeline.results import read_results
@@ -269,6 +270,8 @@ class Pipeline:
                 coming=last.coming if last else {},
             )
             declared = control.check(script)
+            if control.begins_anew:
+                control.forget()
             self._spark = session_for(self._spark or make_session(self.name, options=self._options), declared.streams)
             source = united(self._spark, self._sources(declared, control.base), self._frames, self._tell)
             check_formats(self._spark, declared.queries, control.base, self._tell)
@@ -306,6 +309,8 @@ class Pipeline:
         found = []
         for stream in declared.streams:
             options = located(self._elsewhere.get(stream.name.lower(), stream.options), base)
+            if stream.name not in self._frames:
+                check_options(replace(stream, options=options))
             check_apart(stream.name, options, self.directory.location)
             found.append(replace(stream, options=literal(options)))
         return found

@@ -38,6 +38,7 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
+    `warnings` are those in force, about late and unreadable rows.
     `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
     `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
     done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
@@ -62,6 +63,7 @@ class BatchProgress:
     seconds: float
     split: Mapping[str, float]
     committed: float
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)

@@ -224,6 +224,12 @@ class Registry:
         for name in (f"{COPIES}/{_entry_name(number)}", _entry_name(number)):
             self._files.write(name, content)
 
+    def clear(self) -> None:
+        """Deletes all entries; changes in the inbox stay."""
+        for folder in ("", COPIES):
+            for name in filter(_NAME.fullmatch, self._files.names(folder)):
+                self._files.delete(f"{folder}/{name}" if folder else name)
+
     def _read(self, name: str) -> Entry:
         return read_sealed(self._files, name, Entry.from_json)
 

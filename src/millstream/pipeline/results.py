@@ -270,6 +270,44 @@ def read_results(target: Target, query: Query, since: int = 0) -> pa.Table:
         raise _unreadable(target, str(error)) from None
 
 
+def newest_results(target: Target, query: Query, since: int, limit: int) -> pa.Table:
+    """The last `limit` rows of the newest batches; no more files are read than that takes."""
+    by_name = sorted(result_files(target, since), key=_batch_of, reverse=True)
+    schema = pa.schema([pa.field(output.name, arrow_type(output.expr.type)) for output in query.outputs])
+    try:
+        return _newest(by_name, Files.at(target.folder), limit) or schema.empty_table()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(target, str(error)) from None
+
+
+def late_files(folder: str) -> list[str]:
+    """The published files of late rows in a folder, in the order of their batches."""
+    return sorted((name for name in Files.at(folder).names() if _FINAL.fullmatch(name)), key=_batch_of)
+
+
+def newest_late(folder: str, names: Sequence[str], limit: int) -> pa.Table:
+    """The last `limit` of these files' rows."""
+    files = Files.at(folder)
+    found = _newest([files.path(name) for name in reversed(names)], files, limit)
+    return pa.table({}) if found is None else found
+
+
+def _newest(paths: Iterable[str], files: Files, limit: int) -> pa.Table | None:
+    """Rows of these files, the newest first in the list and last in the table."""
+    found: list[pa.Table] = []
+    for path in paths:
+        if sum(one.num_rows for one in found) >= limit:
+            break
+        found.insert(0, pq.read_table(path, filesystem=files.system))
+    table = pa.concat_tables(found) if found else None
+    return None if table is None else table.slice(max(0, table.num_rows - limit))
+
+
+def _batch_of(path: str) -> tuple[int, str]:
+    match = _FINAL.fullmatch(path.rsplit("/", 1)[-1])
+    return (int(match[3]) if match else 0), path
+
+
 def count_results(target: Target, most: int, since: int = 0) -> int | None:
     """How many rows a query has given, by its files' footers; None where there are more than `most` files."""
     paths, system = result_files(target, since), Files.at(target.folder).system

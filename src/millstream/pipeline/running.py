@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -20,11 +21,13 @@ from millstream.pipeline.checkpoint import refused
 from millstream.pipeline.control import Control
 from millstream.pipeline.delivery import Delivery
 from millstream.pipeline.directory import Directory
+from millstream.pipeline.late_watch import LateWatch
 from millstream.pipeline.manifest import StagedFile
 from millstream.pipeline.progress import BatchProgress, progress
 from millstream.pipeline.recovery import prepare, tidy
 from millstream.pipeline.sinks import left_over
-from millstream.pipeline.step import Stepper
+from millstream.pipeline.status import StatusFile
+from millstream.pipeline.step import CommittedBatch, Stepper
 
 _BREATH = 0.02
 _WAITING = "Waiting for"
@@ -59,6 +62,7 @@ class Running:
         self._stopping = threading.Event()
         self._error: BaseException | None = None
         self._started = now()
+        self._watch, self._status = LateWatch(directory.location), StatusFile(directory)
         self._last_step = 0.0
         self._last_watermarks: Mapping[Any, int] = {}
         self._is_short = False
@@ -210,7 +214,23 @@ class Running:
         if done.short and not self._is_short:
             self._tell(f"batch {done.manifest.batch}: memory is too short for the limit: {done.short}")
         self._is_short = bool(done.short)
-        self._on_batch(progress(done, held_back=held_back, delivered=delivered))
+        self._report(done, held_back=held_back, delivered=delivered)
+
+    def _report(self, done: CommittedBatch, *, held_back: bool, delivered: float) -> None:
+        """Tells of a batch, in the directory too, and of streams too many of whose rows cannot be used."""
+        told, script = progress(done, held_back=held_back, delivered=delivered), done.plan.script
+        for warning in self._watch.saw(
+            script.streams,
+            script.settings.warn_late,
+            rows_in=told.rows_in,
+            late=told.late,
+            outputs=done.manifest.outputs,
+            greatest=done.manifest.greatest,
+        ):
+            self._tell(f"warning: {warning}")
+        told = replace(told, warnings=tuple(self._watch.warnings.values()))
+        self._status.write(told, told.warnings)
+        self._on_batch(told)
 
     def _tell_unfinished(self, before: Mapping[str, int]) -> None:
         """Says which queries end before all their results have been found."""

@@ -15,20 +15,22 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyarrow import parquet
 from pyspark.errors import AnalysisException, PySparkException, PySparkTypeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark_types
 from pyspark.sql.column import Column
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from millstream.errors import ScriptError, Where
+from millstream.model.known_options import FILE_FORMATS
 from millstream.model.stream import Stream, StreamColumn
 from millstream.pipeline.connectors import missing_package
 from millstream.pipeline.kafka import RECORD, check_topics
 from millstream.pipeline.layout import BAD, STREAM, Layout
-from millstream.pipeline.preflight import FILE_FORMATS, UNITS, check_path
+from millstream.pipeline.preflight import UNITS, check_path
 
-_CORRUPT = "_corrupt_record"
+CORRUPT = "_corrupt_record"
 _MAY_BE_CORRUPT = ("json", "csv", "xml")
 _OURS = ("format", "value", "epoch")
 _WITH_TYPES = ("parquet", "orc")
@@ -48,7 +50,7 @@ def united(
     parts = []
     for number, stream in enumerate(layout.streams):
         frame = given[stream.name] if stream.name in given else _read(spark, stream, tell)
-        bad = sf.col(_CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
+        bad = sf.col(CORRUPT) if _is_corrupt_column(frame, stream) else sf.lit(None).cast("string")
         own = dict(zip(layout.places[number], _columns(frame, stream), strict=True))
         shared = [
             own[name].cast(kind).alias(name) if name in own else sf.lit(None).cast(kind).alias(name)
@@ -60,7 +62,7 @@ def united(
 
 def _is_corrupt_column(frame: DataFrame, stream: Stream) -> bool:
     """Whether this is Spark's column for rows that do not parse, and not a column of the user's."""
-    return _CORRUPT in frame.columns and stream.find(_CORRUPT) is None
+    return CORRUPT in frame.columns and stream.find(CORRUPT) is None
 
 
 def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
@@ -81,28 +83,37 @@ def _columns(frame: DataFrame, stream: Stream) -> list[Column]:
 
 
 def _read(spark: SparkSession, stream: Stream, tell: Callable[[str], None]) -> DataFrame:
-    options = dict(stream.options)
-    lower = {name.lower(): value for name, value in options.items()}
+    lower = {name.lower(): value for name, value in stream.options}
     kind = lower.get("format", "parquet").lower()
     check_path(stream)
-    reader = spark.readStream.format(kind)
-    for name, value in options.items():
-        if name.lower() not in _OURS:
-            reader = reader.option(name, value)
-    corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
-    if kind in FILE_FORMATS:
-        schema = ", ".join(f"{quoted(column.name)} {_read_type(stream, column, kind)}" for column in stream.columns)
-        reader = reader.schema(f"{schema}, {_CORRUPT} STRING" if corrupt else schema)
-        if corrupt:
-            reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     try:
-        frame = reader.load()
+        frame = rows_of(spark.readStream, stream)
         if kind == "kafka":
             check_topics(spark, f"stream {stream.name}", lower, tell)
         _check_files(spark, stream, kind, lower, frame.schema)
     except (PySparkException, Py4JJavaError) as error:
         missing = missing_package(kind) if _NOT_FOUND.search(str(error)) else None
-        raise missing.at(stream.where) if missing else _refused(stream, error) from None
+        raise missing.at(stream.where) if missing else refused(stream, error) from None
+    return frame
+
+
+def rows_of(
+    reader: DataFrameReader | DataStreamReader, stream: Stream, files: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows of a stream, parsed; of these files alone, or of all its source holds."""
+    lower = {name.lower(): value for name, value in stream.options}
+    kind = lower.get("format", "parquet").lower()
+    reader = reader.format(kind)
+    for name, value in stream.options:
+        if name.lower() not in (*_OURS, *(() if files is None else ("path",))):
+            reader = reader.option(name, value)
+    corrupt = kind in _MAY_BE_CORRUPT and "mode" not in lower
+    if kind in FILE_FORMATS:
+        schema = ", ".join(f"{quoted(column.name)} {_read_type(stream, column, kind)}" for column in stream.columns)
+        reader = reader.schema(f"{schema}, {CORRUPT} STRING" if corrupt else schema)
+        if corrupt:
+            reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
+    frame = reader.load() if files is None else reader.load(list(files))  # type: ignore[arg-type]
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 
@@ -112,14 +123,14 @@ def _parsed(frame: DataFrame, stream: Stream) -> DataFrame:
     inside = [column for column in stream.columns if column not in record]
     schema = ", ".join(f"{quoted(column.name)} {_read_type(stream, column)}" for column in inside)
     text = sf.col("value").cast("string")
-    options = {"columnNameOfCorruptRecord": _CORRUPT}
-    parsed = sf.from_json(text, f"{schema + ', ' if schema else ''}{_CORRUPT} STRING", options).alias("parsed")
+    options = {"columnNameOfCorruptRecord": CORRUPT}
+    parsed = sf.from_json(text, f"{schema + ', ' if schema else ''}{CORRUPT} STRING", options).alias("parsed")
     beside = [sf.col(RECORD[column.name.lower()]).cast(str(column.type)).alias(column.name) for column in record]
     unread = sf.when(sf.col("text").isNull(), _NO_VALUE).when(sf.col("parsed").isNull(), sf.col("text"))
     return (
         frame.select(parsed, text.alias("text"), sf.struct(*beside, sf.lit(0).alias("0")).alias("record"))
         .select("parsed.*", *(sf.col(f"record.{quoted(column.name)}") for column in record), unread.alias("\x01"))
-        .withColumn(_CORRUPT, sf.coalesce(_CORRUPT, "\x01"))
+        .withColumn(CORRUPT, sf.coalesce(CORRUPT, "\x01"))
         .drop("\x01")
     )
 
@@ -196,7 +207,7 @@ def _fits(found: spark_types.DataType, declared: spark_types.DataType) -> bool:
     return one == other or isinstance(found, spark_types.StructType | spark_types.ArrayType | spark_types.MapType)
 
 
-def _refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
+def refused(stream: Stream, error: PySparkException | Py4JJavaError) -> ScriptError:
     said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
     first = str(said).split("\n", 1)[0]
     return ScriptError(

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.column import Column
 
+from millstream.engine.blame import cause_of
 from millstream.engine.files import Files
 from millstream.errors import QueryFailed
 from millstream.pipeline.kafka import PATIENCE, check_servers
@@ -61,7 +62,7 @@ def call(query: str, callback: Callback, batch: int, finals: Sequence[PublishedF
     try:
         callback(batch, pa.concat_tables(tables))
     except (Exception, SystemExit) as error:  # the user's own code may fail in any way
-        raise QueryFailed([query], f"callback: {type(error).__name__}: {error}") from error
+        raise QueryFailed([query], f"callback: {cause_of(error)}") from error
 
 
 def write(sink: External, batch: int, rows: Mapping[str, Rows], app: str) -> None:

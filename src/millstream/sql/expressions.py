@@ -7,6 +7,7 @@ becomes None too. So one mistake gives one error, and independent mistakes give 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -43,7 +44,9 @@ class Binder:
     def __init__(self, scope: Scope, functions: Mapping[str, Function], text: Text, report: Report) -> None:
         self.scope = scope
         self.report = report
-        self._functions = {**BUILTINS, **functions}
+        # A function goes by the name it is given here, which may be another than the one it was registered under.
+        self._given = functions
+        self._functions = {**BUILTINS, **{name.lower(): replace(one, name=name) for name, one in functions.items()}}
         self._text = text
         self._depth = 0
         self._told = False  # whether "too deep" is reported for this expression, which may be too deep in many places
@@ -51,7 +54,7 @@ class Binder:
 
     def upto(self, position: int) -> Binder:
         """For the ON of the source at this position."""
-        return Binder(self.scope.upto(position), self._functions, self._text, self.report)
+        return Binder(self.scope.upto(position), self._given, self._text, self.report)
 
     def bind(self, node: exp.Expr) -> Expr | None:
         """The typed expression, or None after reporting an error."""

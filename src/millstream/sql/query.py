@@ -44,7 +44,7 @@ def _bind_query(
         check_name("query", name)
     except ScriptError as error:
         report(error, node)
-    options = tuple(pair(option) for option in options_of(node, report).values())
+    options = tuple(pair(option) for option in options_of(node, report, read=False).values())
     scope = _scope(node, streams, report)
     if scope is None:
         return None

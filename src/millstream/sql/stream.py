@@ -30,7 +30,7 @@ def bind_stream(node: CreateStream, report: Report) -> Stream | None:
     except ScriptError as error:
         report(error, node)
     columns = _columns(node, report)
-    options = options_of(node, report)
+    options = options_of(node, report, read=True)
     delay = _hint(options, "delay", duration.parse, report)
     idle = _hint(options, "idle", duration.parse, report)
     rate = _hint(options, "rate", _number, report)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import millstream
-from millstream.errors import QueryFailed, ScriptError
+from millstream.errors import QueryFailed, ScriptError, ScriptErrors
 
 
 def test_a_registered_function_gets_whole_columns(example: Any) -> None:
@@ -81,7 +81,41 @@ def test_a_registered_function_is_never_given_rounded_integers(example: Any) -> 
     assert example.values("same(CAST(A.i AS BIGINT))", same=same) == [7, -3, 0, None]
 
 
-@pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "ARRAY<INT>"])
+@pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "ARRAY<ARRAY<INT>>", "MAP<INT, INT>"])
 def test_a_registered_function_has_plain_types(kind: str) -> None:
-    with pytest.raises(ScriptError, match=r"functions take and give TINYINT, .*TIMESTAMP_NTZ. Use one of these, and"):
+    with pytest.raises(ScriptError, match=r"functions take and give TINYINT, .*TIMESTAMP_NTZ, and ARRAYs of these"):
         millstream.function("INT", kind, name="f")
+
+
+def test_a_registered_function_may_go_by_another_name(example: Any) -> None:
+    @millstream.function("INT", "INT")
+    def twice(column: np.ndarray) -> np.ndarray:
+        return column * 2
+
+    assert example.values("doubled(coalesce(A.i, 0))", doubled=twice) == [14, -6, 0, 0]
+    assert example.values("mixed(coalesce(A.i, 0))", Mixed=twice) == [14, -6, 0, 0]
+    with pytest.raises(ScriptErrors, match='no function "twice"'):
+        example.values("twice(A.i)", doubled=twice)
+
+
+def test_a_decorated_function_can_be_called() -> None:
+    @millstream.function("INT", "INT")
+    def twice(column: np.ndarray) -> np.ndarray:
+        return column * 2
+
+    assert np.asarray(twice(np.array([1, 2]))).tolist() == [2, 4]
+
+
+def test_a_registered_function_takes_and_gives_arrays(example: Any) -> None:
+    lots = millstream.function("ARRAY<INT>", "INT", name="lots")(lambda column: [[int(one)] * 2 for one in column])
+    total = millstream.function("INT", "array<int>", name="total")(lambda column: [sum(one) for one in column])
+    assert example.values("lots(coalesce(A.i, 0))", lots=lots)[:2] == [[7, 7], [-3, -3]]
+    assert example.values("total(lots(coalesce(A.i, 0)))", lots=lots, total=total) == [14, -6, 0, 0]
+    ragged = millstream.function("ARRAY<INT>", "INT", name="ragged")(lambda column: [["x"]] * len(column))
+    with pytest.raises(QueryFailed, match="ragged gave values that cannot be ARRAY<INT>"):
+        example.values("ragged(A.i)", ragged=ragged)
+
+
+@pytest.mark.parametrize("call", ["concat(A.s, NULL)", "concat(NULL, NULL)", "A.s || NULL", "concat(NULL, 'a')"])
+def test_concat_with_null_is_null(example: Any, call: str) -> None:
+    assert example.values(call) == [None] * 4
