@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 _OURS = str(Path(__file__).parents[1])
-_CALLERS = ("registered.py", "sinks.py")
+_CALLERS = ("registered.py", "writing.py")
 """The files that call users' functions."""
 _MOST_FRAMES = 8
 
