@@ -7,7 +7,8 @@ of some groups and the others. What is divided can be spilled, cleaned up, or ha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from millstream.engine.arrow import Ints
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.groups import Grouping, Groups, group_set, members
 from millstream.engine.joiner import Joined
+from millstream.engine.on_disk import Piece
 from millstream.engine.pool_groups import Parts
 from millstream.engine.pool_run import PoolRun
 from millstream.engine.productivity import GroupStatistics, by_productivity, to_spill
@@ -226,8 +228,39 @@ class Memory:
             name: [one for one in pool.pieces if not pool.groups.is_grouped or one.number in own]
             for name, pool in self.pools.items()
         }
-        grouped = {name for name, pool in self.pools.items() if pool.groups.is_grouped}
-        seams = {one.batch for some in pieces.values() for one in some} if self.keeps_apart else set[int]()
+        if self.keeps_apart or any(chain.floors for chain in self.chains) or not all(self._grouped(pieces)):
+            seams = {one.batch for some in pieces.values() for one in some} if self.keeps_apart else set[int]()
+            yield from self._owed_among(pieces, marks, seams, opened)
+            return
+        # Neighbouring stretches between spills are joined, then merged, until one is left: units do not grow with the
+        # square of the spills.
+        stretches: list[Mapping[PoolName, Sequence[Piece]]] = [
+            {name: [one for one in some if bisect_left(marks, one.batch) == place] for name, some in pieces.items()}
+            for place in range(len(marks) + 1)
+        ]
+        while marks:
+            longer = []
+            for place in range(0, len(stretches) - 1, 2):
+                left, right = stretches[place : place + 2]
+                both = {name: [*left[name], *right[name]] for name in pieces}
+                yield from self._owed_among(both, marks[place : place + 1], (), opened)
+                if len(marks) > 1:
+                    both = {name: self.pools[name].groups.merged(some, opened) for name, some in both.items()}
+                longer.append(both)
+            stretches = [*longer, *stretches[2 * len(longer) :]]
+            marks = marks[1::2]
+
+    def _grouped(self, pools: Iterable[PoolName]) -> Iterator[bool]:
+        return (self.pools[name].groups.is_grouped for name in pools)
+
+    def _owed_among(
+        self,
+        pieces: Mapping[PoolName, Sequence[Piece]],
+        marks: tuple[int, ...],
+        seams: Collection[int],
+        opened: dict[int, Segment],
+    ) -> Iterator[tuple[ChainRun, Joined]]:
+        grouped = {name for name, is_grouped in zip(pieces, self._grouped(pieces), strict=True) if is_grouped}
         for chain in self.chains:
             for unit in chain.owed(pieces, grouped, marks, seams):
                 for joined in chain.execute([unit], opened):
@@ -242,10 +275,14 @@ class Memory:
         began = time.perf_counter()
         while self.spilled.owing and (seconds is None or time.perf_counter() - began < seconds):
             sizes = self.group_bytes_on_disk() + self.group_bytes()
-            room = float("inf") if limit is None else limit.at_once
             order = by_productivity(np.array(members(self.spilled.owing)), sizes, self.statistics)
-            count = max(1, int(np.searchsorted(np.cumsum(sizes[order]), room, side="right")))
-            yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=limit is None)
+            if limit is None:
+                yield from self.clean_up(group_set(order.tolist()), batch, keep=True)
+                return
+            # Those that were spilled together have the same files to open.
+            order = order[self.grouping.flags(self.spilled.beside(int(order[0])))[order]]
+            count = max(1, int(np.searchsorted(np.cumsum(sizes[order]), limit.at_once, side="right")))
+            yield from self.clean_up(group_set(order[:count].tolist()), batch, keep=False)
 
     def bring_back(self, limit: MemoryLimit | None, batch: int, beside: int = 0) -> Iterator[tuple[ChainRun, Joined]]:
         """Brings groups back while there is room, the most productive first."""

@@ -228,6 +228,19 @@ class PoolGroups:
                     self._log.expired -= len(merged)
                     self._log.on_disk.append(self._spilled(merged))
 
+    def merged(self, pieces: Sequence[Piece], opened: dict[int, Segment]) -> list[Piece]:
+        """The rows of segments in fewer of them, to be joined with others; they are not state."""
+        found: list[Piece] = []
+        for one in pieces:
+            if one.number not in opened:
+                opened[one.number] = one.open()
+        for some in self._log.alike([opened[one.number] for one in pieces]):
+            whole = len(some) > 1 and sum(one.bulk for one in some) < widths.LARGEST
+            made = [merge(self._next_number(), some)] if whole else some
+            opened.update({one.number: one for one in made})
+            found += made
+        return found
+
     def bring_back(self, groups: Groups) -> None:
         """Loads the segments of these groups, which have been parted from the others, from disk."""
         for one in [one for one in self._log.on_disk if one.groups & groups]:

@@ -73,6 +73,10 @@ class Spilled:
             if some & groups:
                 yield marks, some & groups
 
+    def beside(self, group: int) -> Groups:
+        """The groups that were spilled after the same batches as this one."""
+        return next(some for some in self.by_marks.values() if some >> group & 1)
+
     @property
     def marks(self) -> set[int]:
         """All batches after which a group was spilled."""
