@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from importlib.metadata import version as version_of
 from pathlib import Path
-
-import pyspark
 
 from millstream.errors import ScriptError, did_you_mean, listing
 from millstream.pipeline.locations import is_address
 
 _SCALA = "_2.13"
+_PYSPARK = version_of("pyspark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def session_options(
     conf: Mapping[str, str] | None = None,
     *,
     tell: Callable[[str], None] = lambda _: None,
-    version: str = pyspark.__version__,
+    version: str = _PYSPARK,
 ) -> dict[str, str]:
     """The options of a Spark session with these packages and jars. `conf` has the last word."""
     names, files = _parts(packages), _parts(jars)
@@ -85,7 +85,7 @@ def session_options(
     return found | dict(conf or {})
 
 
-def missing_package(kind: str, version: str = pyspark.__version__) -> ScriptError | None:
+def missing_package(kind: str, version: str = _PYSPARK) -> ScriptError | None:
     """The error for a format whose package Spark does not have; None for a format of no known package."""
     connector = CONNECTORS.get(kind)
     if connector is None:
