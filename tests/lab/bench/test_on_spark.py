@@ -42,7 +42,8 @@ def test_overhead_is_told_part_by_part(tmp_path: Path) -> None:
     lines = list(overhead.report(batches=15, place=tmp_path))
     first, ours = (next(at for at, line in enumerate(lines) if said in line) for said in ("a batch, from", "our step"))
     assert [line.split()[0] for line in lines[first + 1 : ours]] == list(overhead._PARTS)
-    assert [line.split()[0] for line in lines[ours + 1 : -1]] == ["read", "restore", "join", "write", "spark", "commit"]
+    parts = [line.split()[0] for line in lines[ours + 1 : -1]]
+    assert parts == ["read", "restore", "join", "write", "spark", "commit", "deliver"]
     assert "doing nothing" in lines[-1]
 
 
