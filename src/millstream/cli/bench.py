@@ -308,24 +308,28 @@ def op_sched(figure: str | None, seconds: float, out: Path) -> None:
 @paper.command("state-adapt")
 @click.option(
     "--figure",
-    type=click.Choice(["9", "10", "11", "12", "14", "15", "16", "17", "20", "21"]),
+    type=click.Choice(["6", "7", "9", "10", "11", "12", "14", "15", "16", "17", "20", "21"]),
     help="One figure; all if left out.",
 )
 @click.option("--tuples", type=int, default=100_000, show_default=True, help="Tuples of each of the three streams.")
 @click.option("--rounds", type=int, default=3, show_default=True, help="Turns each run of Figures 14 to 16 takes.")
 @_out
 def state_adapt(figure: str | None, tuples: int, rounds: int, out: Path) -> None:
-    """Adapting state: how much and what goes to disk (9 to 12), moves (14 to 17), both at once (20, 21)."""
+    """Adapting state: several machines (6, 7), what goes to disk (9 to 12), moves (14 to 17), both (20, 21)."""
     from millstream.lab.papers.state_adapt.both import Both
     from millstream.lab.papers.state_adapt.disk import Disk
     from millstream.lab.papers.state_adapt.move import Move
+    from millstream.lab.papers.state_adapt.partitioned import Partitioned
 
+    partitioned = Partitioned(out=out, tuples=tuples, tell=_tell)
     disk = Disk(out=out, tuples=tuples, tell=_tell)
     move = Move(out=out, tuples=tuples, rounds=rounds, tell=_tell)
     both = Both(out=out, tuples=tuples, tell=_tell)
     _figures(
         figure,
         {
+            "6": partitioned.figure_6,
+            "7": partitioned.figure_7,
             "9": disk.figures_9_and_10,
             "11": disk.figure_11,
             "12": disk.figure_12,

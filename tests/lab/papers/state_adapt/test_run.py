@@ -12,6 +12,7 @@ from millstream.engine.memory import MemoryLimit
 from millstream.lab.papers.state_adapt.both import Both
 from millstream.lab.papers.state_adapt.disk import Disk
 from millstream.lab.papers.state_adapt.move import Move
+from millstream.lab.papers.state_adapt.partitioned import Partitioned
 from millstream.lab.papers.state_adapt.run import Outcome, Setup, skewed
 from millstream.lab.workloads.join_ratio import JoinRatio, thirds
 from millstream.pipeline.adaptation.decision import Thresholds
@@ -78,7 +79,10 @@ def figures(out: Path) -> dict[str, Callable[[], Iterator[str]]]:
     disk = Disk(out=out, tuples=1_600, batches=8)
     move = Move(out=out, tuples=2_400, batches=12, rounds=1)
     both = Both(out=out, tuples=2_400, batches=12)
+    partitioned = Partitioned(out=out, tuples=1_600, batches=8, machines=(1, 3))
     return {
+        "6": partitioned.figure_6,
+        "7": partitioned.figure_7,
         "9": disk.figures_9_and_10,
         "11": disk.figure_11,
         "12": disk.figure_12,
@@ -90,7 +94,8 @@ def figures(out: Path) -> dict[str, Callable[[], Iterator[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("figure", "claims"), [("9", 4), ("11", 4), ("12", 2), ("14", 6), ("17", 3), ("20", 4), ("21", 2)]
+    ("figure", "claims"),
+    [("6", 2), ("7", 3), ("9", 4), ("11", 4), ("12", 2), ("14", 6), ("17", 3), ("20", 4), ("21", 2)],
 )
 def test_figures_say_pass_or_fail_and_are_written(tmp_path: Path, figure: str, claims: int) -> None:
     lines = list(figures(tmp_path)[figure]())
