@@ -39,7 +39,7 @@ damage: $(READY)
 	MILLSTREAM_DAMAGE=all $(BIN)/pytest tests/pipeline/whole/test_damage.py
 
 # Kafka and Delta for real: the tests fetch the jars with Maven into a cache, and start a broker on loopback. The driver
-# and the broker are killed once each, or as often as MILLSTREAM_KILLS says; with MILLSTREAM_LARGE `bench kafka` is tried.
+# and the broker are killed once each, or as often as MILLSTREAM_KILLS says; `bench kafka` is tried too.
 kafka: $(READY)
 	MILLSTREAM_KAFKA=1 $(BIN)/pytest tests/kafka
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 
-
-@pytest.mark.skipif("MILLSTREAM_LARGE" not in os.environ, reason="takes minutes")
 def test_both_give_the_right_rows(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "millstream", "bench", "kafka", "--seconds", "10", "--batches", "2"]
     done = subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True)

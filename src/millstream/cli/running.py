@@ -70,8 +70,9 @@ def run_script(
 class _Written(logging.FileHandler):
     """A log that may be on a disk that is full: what cannot be written is lost, which is not an error of its own."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        del record
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is that of the library
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
     def flush(self) -> None:
         with suppress(OSError):

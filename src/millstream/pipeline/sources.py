@@ -113,7 +113,8 @@ def rows_of(
         reader = reader.schema(f"{schema}, {CORRUPT} STRING" if corrupt else schema)
         if corrupt:
             reader = reader.option("columnNameOfCorruptRecord", CORRUPT)
-    frame = reader.load() if files is None else reader.load(list(files))  # type: ignore[arg-type]
+    # A stream's reader cannot be given files.
+    frame = reader.load(list(files)) if files is not None and isinstance(reader, DataFrameReader) else reader.load()
     return _parsed(frame, stream) if lower.get("value", "").lower() == "json" else frame
 
 

@@ -52,10 +52,12 @@ class Broker:
 
     def start(self) -> None:
         """Returns when it answers."""
+        from confluent_kafka import KafkaException
+
         self._process = self._run("kafka.Kafka", memory="512m")
         try:
             self.admin().list_topics(timeout=_UP)
-        except Exception as error:
+        except KafkaException as error:
             self.kill()
             raise PipelineFailed(f"the broker does not answer, see {self._place}/broker.log: {error}") from None
 
