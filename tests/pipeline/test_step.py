@@ -64,8 +64,8 @@ def test_a_report_with_an_error_is_never_committed() -> None:
 
 def test_the_greatest_time_of_a_stream_never_goes_back() -> None:
     reports = [report(0, greatest={"A": 5, "B": -3}), report(1, greatest={"A": 7})]
-    assert step._greatest({"A": 6, "C": 1}, reports) == {"A": 7, "B": -3, "C": 1}
-    assert step._greatest({"A": 9}, reports)["A"] == 9
+    assert step._greatest({"A": 6, "C": 1}, [one.greatest for one in reports]) == {"A": 7, "B": -3, "C": 1}
+    assert step._greatest({"A": 9}, [one.greatest for one in reports])["A"] == 9
 
 
 def test_rows_are_counted_over_all_slots() -> None:

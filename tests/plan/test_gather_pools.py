@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from millstream.compile import compile_script
 from millstream.plan import Plan
 from millstream.plan.check_plan import check_plan
-from millstream.plan.nodes import Pool, in_pool
+from millstream.plan.nodes import Pool
+from millstream.plan.statistics import in_pool
 
 SECOND = 1_000_000
 STREAMS = "".join(f"CREATE STREAM {name} (k INT, j INT, v INT, Ts TIMESTAMP) WITH (time = 'Ts');" for name in "ABCD")

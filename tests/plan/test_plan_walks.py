@@ -12,7 +12,8 @@ from millstream.compile import compile_script
 from millstream.model.expr import sources, text
 from millstream.plan import Plan
 from millstream.plan.key_classes import key_classes
-from millstream.plan.nodes import Chain, in_pool
+from millstream.plan.nodes import Chain
+from millstream.plan.statistics import in_pool
 
 NAMES = "ABCDEFGH"
 

@@ -168,6 +168,16 @@ def recovery(rows: int, place: Path | None) -> None:
 
 
 @bench.command()
+@click.option("--seconds", type=float, default=60, show_default=True, help="How long rows come too fast.")
+@_PLACE
+def overload(seconds: float, place: Path | None) -> None:
+    """Rows at three times the service rate: what is left of the results when keys are shed, and when rows are."""
+    from millstream.lab.bench.overload import Load, report
+
+    _show(report(_tell, Load(seconds=seconds), place))
+
+
+@bench.command()
 def burst() -> None:
     """A tenfold burst of 30 s on Spark: how long each window waits under LWO and under Greedy."""
     from millstream.lab.bench.burst import report

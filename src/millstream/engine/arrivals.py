@@ -20,12 +20,15 @@ from millstream.plan.nodes import Chain, PoolName, Signature
 
 @dataclass(slots=True)
 class Arrivals:
-    """The rows of a batch that can be used, its late rows, and for each stream the row count and the greatest time."""
+    """The rows of a batch that can be used, its late rows, and for each stream the row count and the first and the
+    last time.
+    """
 
     readers: Mapping[PoolName, Sequence[Signature]]
     usable: list[tuple[Stream, Sequence[PoolName], list[pa.RecordBatch]]] = field(default_factory=list)
     rows_in: dict[str, int] = field(default_factory=dict)
     greatest: dict[str, int] = field(default_factory=dict)
+    least: dict[str, int] = field(default_factory=dict)
     late: list[Late] = field(default_factory=list)
 
     def take_in(self, given: StreamRows, limits: Limits, first: int | None) -> None:
@@ -38,8 +41,10 @@ class Arrivals:
                 self.late += late
             if not rows.num_rows:
                 continue
-            latest = int(microseconds(rows.column(stream.time)).max())
+            times = microseconds(rows.column(stream.time))
+            earliest, latest = int(times.min()), int(times.max())
             self.greatest[stream.name] = max(latest, self.greatest.get(stream.name, latest))
+            self.least[stream.name] = min(earliest, self.least.get(stream.name, earliest))
             if first is not None:
                 rows = rows.append_column(SEQUENCE, pa.array(np.arange(first, first + rows.num_rows)))
                 first += rows.num_rows

@@ -65,3 +65,4 @@ class BatchOutput:
     rows_in: Mapping[str, int]
     late: Sequence[Late]
     greatest: Mapping[str, int]
+    least: Mapping[str, int]

@@ -18,7 +18,8 @@ from millstream.engine.shared_bounds import find_shared_bounds
 from millstream.engine.units import Unit, needed
 from millstream.model.functions import Function
 from millstream.model.interval import Interval
-from millstream.plan.nodes import LEFT, Chain, Condition, Member, Slice, in_pool
+from millstream.plan.nodes import LEFT, Chain, Condition, Member, Slice
+from millstream.plan.statistics import in_pool
 
 Hulls = Mapping[tuple[int, int], Interval]
 """For every two positions i and j, the interval that contains T_j - T_i of all results."""

@@ -7,6 +7,7 @@ others or where it has a residual predicate.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.engine.arrow import Bools, Ints
+from millstream.engine.gauges import StepTimes
 from millstream.engine.pairs import Conditions, MemberRun, Pairs, Wide, blaming
 from millstream.engine.shared_bounds import SharedBound
 from millstream.engine.widths import overflowed
@@ -127,8 +129,16 @@ class PairRouter:
     these are collected until there are `enough` of them.
     """
 
-    def __init__(self, fan_out: FanOut, within: Interval, conditions: Sequence[Conditions], enough: int = 0) -> None:
+    def __init__(
+        self,
+        fan_out: FanOut,
+        within: Interval,
+        conditions: Sequence[Conditions],
+        enough: int = 0,
+        times: StepTimes | None = None,
+    ) -> None:
         self._fan_out, self._within, self._conditions, self._enough = fan_out, within, conditions, enough
+        self._times = times or StepTimes()
         self._waiting: dict[SharedBound, list[Pairs]] = {}
 
     def serve(self, pairs: Pairs) -> Iterator[Served]:
@@ -162,8 +172,10 @@ class PairRouter:
             return
         ends = [0, len(pairs)]
         if self._fan_out.cuts:
+            began = time.perf_counter_ns()
             order, ends = routed(pairs.on_axis(), self._fan_out.cuts)
             pairs = pairs.at(order)
+            self._times.add("route", time.perf_counter_ns() - began, len(pairs))
         for group in groups:
             yield from group.serve(pairs, ends, self._conditions)
 

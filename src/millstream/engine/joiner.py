@@ -13,6 +13,7 @@ from millstream.engine.compaction import SMALL
 from millstream.engine.compiled_chain import CompiledChain
 from millstream.engine.fan_out import PairRouter, Served
 from millstream.engine.gathered_rows import GatheredRows, MatchRanges
+from millstream.engine.gauges import candidates
 from millstream.engine.pairs import Pairs
 from millstream.engine.probe import Matches, matches, ranges, searched
 from millstream.engine.segment import Segment
@@ -35,13 +36,21 @@ class Joiner:
 
     def __init__(self, compiled: CompiledChain, statistics: ChainStatistics, chunk: int) -> None:
         self._compiled, self._statistics, self._chunk = compiled, statistics, chunk
+        self._searching = 0
 
     def join(self, units: Sequence[Unit[Segment]]) -> Iterator[Joined]:
         """Does units of one probing segment in one slice."""
+        began, emitting, made = time.perf_counter_ns(), 0, 0
+        self._searching = 0
         together = self._together(units) if units and len(units[0].probe) < SMALL else None
         for served in together if together is not None else self._one_by_one(units):
             queries, pairs, rows = served
+            emitting += time.perf_counter_ns() - began
+            made += len(pairs)
             yield Joined(queries, rows, pairs, units[0].probe.batch)
+            began = time.perf_counter_ns()
+        emitting += time.perf_counter_ns() - began - self._searching
+        self._statistics.times.add("emit", emitting, made)
 
     def _one_by_one(self, units: Sequence[Unit[Segment]]) -> Iterator[Served]:
         for unit in units:
@@ -68,6 +77,7 @@ class Joiner:
             return None
         for unit, pairs, nanoseconds in zip(units, met.of_each(), took, strict=True):
             self._statistics.done(unit.interval, unit.probe, len(unit.state), pairs, nanoseconds)
+            self._measure(unit, "search", pairs, nanoseconds)
         router, probe, at = self._router(units), units[0].probe, units[0].at
         return (
             served
@@ -97,16 +107,30 @@ class Joiner:
 
     def _met(self, unit: Unit[Segment], state: Segment) -> Iterator[Matches]:
         """The matches of a unit, timed."""
-        began, found = time.perf_counter_ns(), 0
+        began = resumed = time.perf_counter_ns()
+        found = searching = 0
         access = self._compiled.access(1 - unit.at)
         for some in matches(unit.probe, unit.at, state, unit.within, access, self._chunk):
             found += len(some[0])
+            searching += time.perf_counter_ns() - resumed
             yield some
-        self._statistics.done(unit.interval, unit.probe, len(unit.state), found, time.perf_counter_ns() - began)
+            resumed = time.perf_counter_ns()
+        ended = time.perf_counter_ns()
+        self._statistics.done(unit.interval, unit.probe, len(unit.state), found, ended - began)
+        self._measure(unit, "scan" if access == "scan" else "search", found, searching + ended - resumed)
+
+    def _measure(self, unit: Unit[Segment], step: str, pairs: int, nanoseconds: int) -> None:
+        """Counts a search, by the rows that probe, or a scan, by the pairs of rows compared."""
+        within = candidates(unit.probe, unit.at, (unit.state,), unit.within)
+        times = len(unit.probe) if step == "search" else round(within)
+        self._searching += nanoseconds
+        self._statistics.times.add(step, nanoseconds, times)
+        self._statistics.met.pairs += pairs
+        self._statistics.met.candidates += within
 
     def _router(self, units: Sequence[Unit[Segment]], enough: int = 0) -> PairRouter:
         """For the queries that get pairs of these units, all of one probing segment and one slice."""
         looked_at = [unit.within for unit in units]
         within = Interval(min(one.lo for one in looked_at), max(one.hi for one in looked_at))
         fan_out = self._compiled.fan_out(self._compiled.slice_of(units[0].interval), within, units[0].probe.batch)
-        return PairRouter(fan_out, within, self._compiled.conditions, enough)
+        return PairRouter(fan_out, within, self._compiled.conditions, enough, self._statistics.times)

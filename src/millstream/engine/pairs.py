@@ -18,7 +18,8 @@ from millstream.engine.segment import Segment
 from millstream.errors import InternalError, MillstreamError, QueryFailed
 from millstream.model.expr import Column, Expr, moved, walk
 from millstream.model.functions import Function
-from millstream.plan.nodes import Condition, Member, in_pool
+from millstream.plan.nodes import Condition, Member
+from millstream.plan.statistics import in_pool
 
 ColumnRef = tuple[int, str]
 """A column by its position in the chain and its name."""

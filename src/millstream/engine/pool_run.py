@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from millstream.engine.arrow import Bools
 from millstream.engine.compaction import SPANS
+from millstream.engine.gauges import KeySketch, Sampler, StepTimes
 from millstream.engine.groups import Grouping, Groups
 from millstream.engine.intake import Intake
 from millstream.engine.on_disk import OnDisk, Piece
@@ -46,6 +48,7 @@ class PoolRun:
         self.groups = PoolGroups(self._log, store, next_number, grouping or Grouping(), strict=strict)
         self._taken = 0
         self._settled: tuple[int, int, int, frozenset[int], Groups] | None = None
+        self.times, self.sketch = StepTimes(), KeySketch()
         self._waiting: list[Segment] = []
         self.fresh: list[Segment] = []
         self.watermark = NEVER
@@ -73,6 +76,7 @@ class PoolRun:
         with building(readers):
             conditions = Conditions(functions, owners)
             self._intake = Intake(pool, functions, readers=readers, conditions=conditions, hash_bits=hash_bits)
+        self.sampler = Sampler(conditions, owners, functions)
 
     @property
     def segments(self) -> list[Segment]:
@@ -80,13 +84,20 @@ class PoolRun:
 
     def arrive(self, rows: Arriving, batch: int) -> None:
         """Makes segments of rows; they are not state yet."""
+        began = time.perf_counter_ns()
         made = [
             segment
             for some, hidden_from in rows
             if some.num_rows
             for segment in self._intake.segments(some, batch, hidden_from, self._next_number)
         ]
-        self._taken += sum(map(len, made))
+        count = sum(map(len, made))
+        self.times.add("insert" if self.pool.is_indexed else "append", time.perf_counter_ns() - began, count)
+        for some, _ in rows:
+            self.sampler.look(some, self.times)
+        for segment in made:
+            self.sketch.add(segment.keys)
+        self._taken += count
         self.fresh, self._waiting = made, made
 
     def seen_from(self, at: int, position: int) -> list[Segment]:
@@ -111,12 +122,13 @@ class PoolRun:
         owing = self._owing()
         if self._settled == (watermark, self._taken, len(self._log.segments), busy, owing):
             return
-        owed = partial(self.groups.still_owed, owing=owing) if owing else None
+        began, owed = time.perf_counter_ns(), partial(self.groups.still_owed, owing=owing) if owing else None
         self._log.tidy(watermark, busy, self._spans, owed)
         if self._log.on_disk:
             self._log.drop_from_disk(
                 lambda one: bool(one.groups & owing) or one.number in busy or one.last + one.reach > watermark
             )
+        self.times.add("expire", time.perf_counter_ns() - began, 0)
         self._settled = (watermark, self._taken, len(self._log.segments), busy, owing)
 
     def merge_up_to(self, nbytes: int | None) -> None:

@@ -17,6 +17,7 @@ from millstream.engine.batch import BatchInput, BatchOutput, Results
 from millstream.engine.chain_manifest import HeldEntry
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.compiled_chain import owners_at
+from millstream.engine.gauges import Measurements, PairCounts, StepTimes, condition_name
 from millstream.engine.groups import Grouping, Groups
 from millstream.engine.joiner import Joined
 from millstream.engine.memory import Memory, MemoryLimit
@@ -162,6 +163,7 @@ class Shard:
             rows_in=taken.rows_in,
             late=taken.late,
             greatest=taken.greatest,
+            least=taken.least,
         )
 
     def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
@@ -343,6 +345,22 @@ class Shard:
         """The first batch in which a probing row of the held rows arrived."""
         held = [held for running in self._running.values() for held in running.held.values() if len(held)]
         return min((one.oldest for one in held), default=None)
+
+    def measured(self) -> Measurements:
+        """What has been measured since this was last asked for."""
+        steps, pairs, keys = StepTimes(), {}, {}
+        passed: dict[tuple[PoolName, str], tuple[int, int]] = {}
+        for signature, running in self._running.items():
+            statistics = running.chain.statistics
+            steps.add_all(statistics.times.taken())
+            pairs[signature], statistics.met = statistics.met, PairCounts()
+        for name, pool in self._pools.items():
+            steps.add_all(pool.times.taken())
+            keys[name] = pool.sketch.count
+            pool.sketch.next_batch()
+            passed |= {(name, condition_name(one)): counts for one, counts in pool.sampler.counts.items()}
+            pool.sampler.counts = {}
+        return Measurements(steps=steps, pairs=pairs, keys=keys, passed=passed)
 
     def chains(self) -> list[ChainRun]:
         return self.memory.chains

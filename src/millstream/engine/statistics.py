@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from millstream.engine.gauges import PairCounts, StepTimes
 from millstream.engine.segment import Segment
 from millstream.model.interval import Interval
 
@@ -28,10 +29,12 @@ class Measured:
 
 @dataclass(slots=True)
 class ChainStatistics:
-    """Counts since the chain began."""
+    """Counts since the chain began; `times` and `met` since they were last taken out."""
 
     slices: dict[Interval, Measured] = field(default_factory=lambda: defaultdict(Measured))
     queries: dict[str, Measured] = field(default_factory=lambda: defaultdict(Measured))
+    times: StepTimes = field(default_factory=StepTimes)
+    met: PairCounts = field(default_factory=PairCounts)
 
     def done(self, interval: Interval, probe: Segment, state: int, pairs: int, nanoseconds: int) -> None:
         """Counts a unit that looked for matches among so many rows of state."""

@@ -80,17 +80,22 @@ class Walker:
         for unit in units:
             compiled, batch = self._compiled, unit.probe.batch
             fan_out = compiled.fan_out(compiled.slice_of(unit.interval), unit.interval, batch)
-            router = PairRouter(fan_out, unit.interval, compiled.conditions)
-            began, found, elsewhere = time.perf_counter_ns(), 0, 0
+            router = PairRouter(fan_out, unit.interval, compiled.conditions, times=self._statistics.times)
+            began, found, elsewhere, emitting = time.perf_counter_ns(), 0, 0, 0
             for pairs in self._walk(unit):
                 found += len(pairs)
-                left = time.perf_counter_ns()
+                left = resumed = time.perf_counter_ns()
                 for queries, some, rows in router.serve(pairs):
+                    emitting += time.perf_counter_ns() - resumed
                     yield Joined(queries, rows, some, batch)
+                    resumed = time.perf_counter_ns()
                 elsewhere += time.perf_counter_ns() - left
             state = sum(len(one) for step in unit.lookup for one in step)
             spent = time.perf_counter_ns() - began - elsewhere
             self._statistics.done(unit.interval, unit.probe, state, found, spent)
+            self._statistics.times.add("search", spent, len(unit.probe))
+            self._statistics.times.add("emit", emitting, found)
+            self._statistics.met.pairs += found
 
     def _walk(self, unit: Unit[Segment]) -> Iterator[Pairs]:
         """The results of a unit, chunk by chunk."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from millstream.errors import ScriptError, did_you_mean, listing
 
 STREAM_OPTIONS = ("time", "delay", "idle", "rate", "keys", "format", "path", "value", "epoch")
-QUERY_OPTIONS = ("format", "path", "results", "compression", "retry")
+QUERY_OPTIONS = ("format", "path", "results", "compression", "retry", "weight")
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 _CLOSE = 0.8
 """How similar a name must be to a known one to be refused where others are handed on."""

@@ -11,6 +11,8 @@ from millstream.model.interval import Interval
 from millstream.model.stream import Stream, check_column, check_name
 from millstream.model.types import BOOLEAN, DataType
 
+_MOST_WEIGHT = 1e12
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -83,8 +85,25 @@ class Query:
     options: tuple[tuple[str, str], ...] = ()
     where: Where = field(default=Where(), compare=False)
 
+    @property
+    def weight(self) -> float:
+        """How much its results count where some must be left out."""
+        given = next((value for name, value in self.options if name.lower() == "weight"), "1")
+        try:
+            weight = float(given)
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight < _MOST_WEIGHT:
+            raise ScriptError(
+                f"weight = {given!r} of query {self.name}",
+                "a weight is a number from 0 on; queries without one have 1",
+                "Write for example weight = 2.",
+            )
+        return weight
+
     def __post_init__(self) -> None:
         check_name("query", self.name)
+        _ = self.weight
         if len(self.sources) < 2:
             raise ScriptError(
                 f"query {self.name} reads one stream",

@@ -41,6 +41,11 @@ class Settings:
     move_interval: int = 45_000_000
     move_least: int = 1_000_000
     output_ratio: float = 2.0
+    replan: str = "on"
+    replan_margin: float = 0.15
+    replan_batches: int = 5
+    overload: str = "later"
+    overload_after: int = 30_000_000
 
     def with_value(self, name: str, value: str | float | bool) -> Settings:
         """These settings with one value changed; refuses unknown names and invalid values."""
@@ -188,4 +193,13 @@ SETTINGS = (
     Setting(
         "output_ratio", (), "How many times the results of another executor's groups make 'active_disk' spill its own."
     ),
+    Setting("replan", ("on", "off"), "Whether the plan is chosen again when measurements say that another is better."),
+    Setting("replan_margin", (), "By what share another plan must be cheaper.", "share"),
+    Setting("replan_batches", (), "For how many batches in a row another plan must be cheaper.", "count"),
+    Setting(
+        "overload",
+        ("later", "shed_rows", "shed_keys"),
+        "When rows come too fast: work waits, or some rows are left out, or all rows of some keys.",
+    ),
+    Setting("overload_after", (), "How long rows may wait because of work before any are left out.", "duration"),
 )

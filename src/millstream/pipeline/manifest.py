@@ -71,6 +71,8 @@ class Manifest:
     keys of each pool are coded. `arrived` holds the arrival times (microseconds) of batches with deferred units or held
     rows, `unfinished` for each chain in strict order the earliest time of a result row that is deferred or owed.
 
+    `statistics` is what has been measured so far, `shed` what has been left out; both as they are saved.
+
     `registry` is a checksum of the statements in force. `offsets` is Spark's record of where `spark_batch` ends, and
     `sources` the checksums of its logs of files read: without them rows would be lost or come twice.
     """
@@ -87,6 +89,8 @@ class Manifest:
     outputs: tuple[StagedFile, ...] = ()
     arrived: Mapping[int, int] = field(default_factory=dict)
     unfinished: Mapping[Signature, int] = field(default_factory=dict)
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    shed: Mapping[str, Any] = field(default_factory=dict)
     registry: str = ""
     offsets: str = ""
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -120,6 +124,8 @@ class Manifest:
             "outputs": [asdict(output) for output in self.outputs],
             "arrived_us": {str(batch): time for batch, time in self.arrived.items()},
             "unfinished_us": dict(self.unfinished),
+            "statistics": dict(self.statistics),
+            "shed": dict(self.shed),
             "registry": self.registry,
             "offsets": self.offsets,
             "sources": dict(self.sources),
@@ -140,6 +146,8 @@ class Manifest:
             outputs=tuple(StagedFile.from_json(output) for output in saved["outputs"]),
             arrived={int(batch): time for batch, time in saved["arrived_us"].items()},
             unfinished=saved.get("unfinished_us", {}),
+            statistics=saved.get("statistics", {}),
+            shed=saved.get("shed", {}),
             registry=saved["registry"],
             offsets=saved["offsets"],
             sources=saved["sources"],

@@ -278,7 +278,12 @@ class Pipeline:
             slots = declared.settings.slots or cores_of(self._spark)
             groups = declared.settings.groups
             self._stepper = Stepper(
-                self._spark, self.directory, self._functions, groups=groups, slots=min(slots, groups)
+                self._spark,
+                self.directory,
+                self._functions,
+                groups=groups,
+                slots=min(slots, groups),
+                calibration=control.calibration,
             )
             self._run = Running(self._spark, self.directory, control, self._stepper, self._on_batch, self._tell)
             if control.in_force.script not in ("", script) and control.resume():

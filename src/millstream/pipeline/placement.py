@@ -7,8 +7,10 @@ process where they are cached. Only speed depends on it.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -17,6 +19,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from millstream.pipeline.packing import packed, unpacked
 from millstream.pipeline.routing import SLOT
+from millstream.pipeline.shedding import METRICS
 from millstream.pipeline.slot import SlotReport
 
 Run = Callable[[int, int, Iterable[pa.RecordBatch]], SlotReport]
@@ -32,17 +35,25 @@ class Placement:
         self._spark, self.slots = spark, slots
         self._anchor: DataFrame | None = None
         self._tries = 0
+        self.observed: dict[str, Any] = {}
+        """What the last batch was observed to have, where it asked for that."""
         self.on_cluster = not str(spark.sparkContext.master).startswith("local[")
 
-    def run(self, rows: DataFrame | None, work: Run) -> list[SlotReport]:
-        """One report from every slot, whether it has rows or not."""
-        found = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
+    def run(self, rows: DataFrame | None, work: Run, *, observe: bool = False) -> list[SlotReport]:
+        """One report from every slot, whether it has rows or not. The rows may be observed on their way."""
+        reports = self._on_cluster(rows, work) if self.on_cluster else self._here(rows, work)
+        found = [row.report for row in reports.collect()]
+        if observe:
+            self.observed = _observed(reports)
         if len(found) < self.slots:
             # If Spark sees in advance that a batch is empty, it runs no slot at all.
+            if observe and rows is not None and not self.observed:
+                rows.collect()
+                self.observed = _observed(rows)
             return self.run(None, work)
         return sorted(map(unpacked, found), key=lambda report: int(report.slot))
 
-    def _here(self, rows: DataFrame | None, work: Run) -> list[bytes]:
+    def _here(self, rows: DataFrame | None, work: Run) -> DataFrame:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             report = packed(work(_task().partitionId(), _task().taskAttemptId(), batches if has_rows else ()))
             for _ in batches:  # Spark ends a worker that leaves rows unread, and the worker's cached shards with it
@@ -54,9 +65,9 @@ class Placement:
             sent = self._spark.range(0, self.slots, 1, self.slots)
         else:
             sent = rows.repartitionById(self.slots, SLOT)
-        return [row.report for row in sent.mapInArrow(run, _SCHEMA).collect()]
+        return sent.mapInArrow(run, _SCHEMA)
 
-    def _on_cluster(self, rows: DataFrame | None, work: Run) -> list[bytes]:
+    def _on_cluster(self, rows: DataFrame | None, work: Run) -> DataFrame:
         anchor = self._anchored()
         if rows is None:
             rows = self._spark.range(0).selectExpr(f"CAST(id AS INT) AS {SLOT}")
@@ -65,8 +76,7 @@ class Placement:
             return pa.table({"report": [packed(work(key[0].as_py(), _task().taskAttemptId(), batch.to_batches()))]})
 
         grouped = rows.repartitionById(self.slots, SLOT).groupBy(SLOT)
-        found = anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA).collect()
-        return [row.report for row in found]
+        return anchor.groupBy(SLOT).cogroup(grouped).applyInArrow(run, _SCHEMA)
 
     def _anchored(self) -> DataFrame:
         if self._anchor is None:
@@ -87,6 +97,12 @@ class Placement:
             self._anchor = None
         else:
             self._tries = 0
+
+
+def _observed(done: DataFrame) -> dict[str, Any]:
+    """What was observed while this was computed."""
+    metrics = done._jdf.queryExecution().observedMetrics().get(METRICS)
+    return dict(json.loads(metrics.get().json())) if metrics.isDefined() else {}
 
 
 def _task() -> TaskContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,8 @@ class Response:
 class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
-    `warnings` are those in force, about late and unreadable rows.
+    `warnings` are those in force, about late and unreadable rows. `shed` are rows that were left out because too many
+    came, `completeness` the estimated share of each query's results that is there, if any were ever left out.
     `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
     `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
     done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
@@ -64,6 +65,8 @@ class BatchProgress:
     split: Mapping[str, float]
     committed: float
     warnings: tuple[str, ...] = ()
+    shed: Mapping[str, int] = field(default_factory=dict)
+    completeness: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -84,7 +87,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float 
     segments = [entry for slot in done.manifest.slots.values() for entry in slot.shard.segments]
     return BatchProgress(
         batch=done.manifest.batch,
-        rows_in=_sums(report.rows_in for report in done.reports),
+        rows_in=_sums([*(report.rows_in for report in done.reports), done.shed.rows]),
         late=_sums(report.late for report in done.reports),
         queries=_responses(done),
         state_rows=sum(entry.rows for entry in segments),
@@ -101,6 +104,8 @@ def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float 
         seconds=done.published - done.began + delivered,
         split=split,
         committed=done.committed,
+        shed=done.shed.rows,
+        completeness=done.completeness,
     )
 
 

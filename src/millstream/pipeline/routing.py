@@ -28,6 +28,7 @@ from millstream.errors import QueryFailed, ScriptError, Where
 from millstream.model.expr import Column as ColumnExpr
 from millstream.model.functions import Function
 from millstream.pipeline.layout import BAD, STREAM, Layout
+from millstream.pipeline.shedding import Filter, Routes
 from millstream.plan.key_classes import KeyPart
 from millstream.plan.nodes import Plan, PoolName, Spread
 
@@ -134,16 +135,24 @@ class Router:
         slots = sf.lit(np.array(table, dtype=np.int32))
         slot = slots[_group(code, len(table))]
         self._columns = [*kept, route.alias(ROUTE), code.alias(CODE), slot.alias(SLOT)]
+        self._layout = layout
+        self._routes = Routes(
+            {number: routes[number].stream for number in routing.counting},
+            [number for number, one in enumerate(routes) if one.spread.everywhere],
+        )
 
-    def routed(self, rows: DataFrame) -> DataFrame:
-        """The rows of a batch, each with its slot."""
+    def routed(self, rows: DataFrame, shed: Filter | None = None) -> DataFrame:
+        """The rows of a batch that are kept, each with its slot."""
         if self._filter is not None:
             rows = rows.filter(self._filter)
+        if shed is not None:
+            rows = shed.of_rows(rows, self._layout)
         if self._computing.parts:
             rows = rows.mapInArrow(self._computing.added, self._computing.schema)
         if self._ways:
             rows = rows.select(*self._ways)
-        return rows.select(*self._columns)
+        rows = rows.select(*self._columns)
+        return rows if shed is None else shed.of_keys(rows, self._layout, CODE, ROUTE, self._routes)
 
     def _several_ways(self, routing: Routing, table: Sequence[int]) -> Column:
         """For each row an array of its routes, with its code on each. A row that goes everywhere has a code of each

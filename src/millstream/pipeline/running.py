@@ -215,6 +215,9 @@ class Running:
             self._tell(f"batch {done.manifest.batch}: memory is too short for the limit: {done.short}")
         self._is_short = bool(done.short)
         self._report(done, held_back=held_back, delivered=delivered)
+        if rows is not None:
+            for news in self._stepper.decide(done, done.published - done.began + delivered):
+                self._tell(f"batch {done.manifest.batch}: {news}")
 
     def _report(self, done: CommittedBatch, *, held_back: bool, delivered: float) -> None:
         """Tells of a batch, in the directory too, and of streams too many of whose rows cannot be used."""

@@ -24,6 +24,7 @@ from millstream.engine.arrow import Ints
 from millstream.engine.backlog import Budget
 from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.files import Files
+from millstream.engine.gauges import Measurements
 from millstream.engine.groups import Groups
 from millstream.engine.intake import CODE as HIDDEN_CODE
 from millstream.engine.judge import UNREAD
@@ -132,6 +133,7 @@ class SlotReport:
     state: ShardManifest = field(default_factory=ShardManifest)
     outputs: tuple[StagedFile, ...] = ()
     greatest: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
     rows_in: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     served: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -141,6 +143,7 @@ class SlotReport:
     leaving: tuple[ShardManifest, ...] = ()
     memory: SlotMemory | None = None
     unfinished: Mapping[Signature, int] = field(default_factory=dict)
+    measured: Measurements = field(default_factory=Measurements)
     failed: tuple[str, ...] = ()
     error: str = ""
 
@@ -243,6 +246,7 @@ def _run(
         state=state,
         outputs=tuple(outputs),
         greatest=output.greatest,
+        least=output.least,
         rows_in=output.rows_in,
         late=late.counts(output.late),
         served=served,
@@ -252,6 +256,7 @@ def _run(
         leaving=leaving,
         memory=_memory(shard, limit) if limit else None,
         unfinished=shard.unfinished(),
+        measured=shard.measured(),
     )
     if order and (leaving or memory.just_spilled or memory.spilled.by_marks):
         release_unused()

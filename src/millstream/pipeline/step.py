@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from millstream.engine.files import sync_paths
 from millstream.engine.shard_manifest import ShardManifest
 from millstream.engine.watermark import NEVER, StreamClock, chain_watermark
 from millstream.errors import BatchFailed, QueryFailed
+from millstream.model.duration import SECOND
 from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.adapting import Adapting, short
@@ -26,14 +27,18 @@ from millstream.pipeline.directory import Directory
 from millstream.pipeline.durable import Folders
 from millstream.pipeline.follows import check_follows, check_whole
 from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.measuring import RunStatistics
 from millstream.pipeline.moving import moved
 from millstream.pipeline.packing import check_sendable, packed
 from millstream.pipeline.placement import Placement
 from millstream.pipeline.recovery import kept_manifests, sweep
 from millstream.pipeline.registry import Registry
+from millstream.pipeline.replanning import Replanner
 from millstream.pipeline.results import Publisher, Target
 from millstream.pipeline.routing import Router, Routing, check_codings, check_groups
+from millstream.pipeline.shedding import NOTHING, Filter, Shed, Shedder, facts
 from millstream.pipeline.slot import BatchRequest, SlotPlan, SlotReport, run_slot
+from millstream.plan.costs import Calibration
 from millstream.plan.nodes import Plan, Signature
 
 
@@ -53,6 +58,12 @@ class CommittedBatch:
     worked: float
     committed: float
     published: float
+    shed: Shed = NOTHING
+    completeness: Mapping[str, float] = field(default_factory=dict)
+    came_in: float | None = None
+    """In how many seconds its rows have come; None where that is not known, or it had none."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """The greatest times before it."""
 
 
 class Stepper:
@@ -66,6 +77,7 @@ class Stepper:
         *,
         groups: int,
         slots: int,
+        calibration: Calibration | None = None,
     ) -> None:
         """`slots` counts in a new directory only."""
         check_sendable(functions)
@@ -86,6 +98,11 @@ class Stepper:
         self._packed = b""
         self._clocks: dict[str, StreamClock] = {}
         self.executors: dict[int, str] = {}
+        self.statistics = RunStatistics.from_json(self.manifest.statistics)
+        self._calibration = calibration
+        self._replanner: Replanner | None = None
+        self._shedder: Shedder | None = None
+        self._last_began: float | None = None
 
     @property
     def slots(self) -> int:
@@ -99,6 +116,10 @@ class Stepper:
 
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
         """Sets the plan from the next batch on."""
+        if self._replanner is None or self._shedder is None:
+            self._replanner = Replanner(plan.script.settings, self._calibration)
+            self._shedder = Shedder(plan.script.settings, self.manifest.shed)
+        plan = self._replanner.at_start(plan, self.statistics)
         late = f"{self._directory.location}/late"
         routing = Routing.of(plan)
         check_codings(self.manifest.codings, routing.codings(), self._directory.location)
@@ -143,7 +164,7 @@ class Stepper:
 
         `now` and `arrived`, the time the rows arrived, are microseconds.
         """
-        if self._slot_plan is None or self._adapting is None:
+        if self._slot_plan is None or self._adapting is None or self._shedder is None:
             raise RuntimeError("no plan is in use")
         began = time.time()
         plan, before = self._slot_plan.plan, self.manifest
@@ -166,24 +187,39 @@ class Stepper:
             orders=orders.slots,
             unfinished=before.unfinished,
         )
-        reports = self._run(request, rows)
+        reports, shed = self._run(request, rows, self._shedder.filter(batch, request.horizons))
         _raise_failures(reports)
         self.executors = {report.slot: report.executor for report in reports}
         self._placement.balance(self.executors)
         worked = time.time()
+        greatest = _greatest(before.greatest, [*(report.greatest for report in reports), shed.greatest])
+        came_in = None if rows is None else self._came_in(began)
+        if rows is not None:
+            counts = _counts(reports)
+            self.statistics.learn(
+                plan,
+                [report.measured for report in reports],
+                rows={name: counts.get(name, 0) + shed.rows.get(name, 0) for name in {*counts, *shed.rows}},
+                before=before.greatest,
+                after=greatest,
+                seconds=came_in,
+            )
+            self._shedder.count(plan, reports, shed, before.greatest, greatest)
         after = Manifest(
             batch=batch,
             pipeline=before.pipeline,
             spark_batch=before.spark_batch if spark_batch is None else spark_batch,
             statements=statements,
             routing=before.routing,
-            greatest=_greatest(before.greatest, reports),
+            greatest=greatest,
             watermarks=watermarks,
             codings=self._slot_plan.routing.codings(),
             slots={report.slot: SlotManifest(report.token, report.state) for report in reports},
             outputs=tuple(output for report in reports for output in report.outputs),
             arrived=_arrived(before.arrived, batch, arrived, reports),
             unfinished=_unfinished(reports),
+            statistics=self.statistics.to_json(),
+            shed=self._shedder.to_json(),
         )
         check_follows(before, after, plan)
         states, table, receivers = moved(plan, before.routing, orders.moves, reports)
@@ -198,7 +234,7 @@ class Stepper:
         if table != before.routing:
             self._route()
         if rows is not None:
-            self._note_arrivals(after.greatest, _counts(reports), now)
+            self._note_arrivals(after.greatest, {**_counts(reports), **shed.rows}, now)
         committed = time.time()
         self._publish(after)
         self._collect()
@@ -210,11 +246,49 @@ class Stepper:
             arrived={**before.arrived, batch: arrived},
             adaptation=orders.why,
             short=short(reports),
+            shed=shed,
+            completeness=self._shedder.completeness(),
             began=began,
             worked=worked,
+            came_in=came_in,
+            before=before.greatest,
             committed=committed,
             published=time.time(),
         )
+
+    def _came_in(self, began: float) -> float | None:
+        """In how many seconds the rows of a batch have come: since the one before began."""
+        last, self._last_began = self._last_began, began
+        return None if last is None else max(began - last, 1e-3)
+
+    def decide(self, done: CommittedBatch, seconds: float) -> list[str]:
+        """Decides, after a batch with rows that took so many seconds in all, what is shed of the next one and whether
+        another plan is used for it; says what is new.
+        """
+        if self._slot_plan is None or self._replanner is None or self._shedder is None:
+            raise RuntimeError("no plan is in use")
+        told = []
+        if self._shedder.is_on and done.came_in:
+            moved = [done.manifest.greatest[name] - first for name, first in done.before.items()]
+            found = facts(
+                done.reports,
+                done.shed,
+                done.manifest,
+                seconds=seconds,
+                interval=done.came_in,
+                event_seconds=sum(moved) / len(moved) / SECOND if moved else 0.0,
+            )
+            told.append(self._shedder.decide(found, done.plan))
+        joined = sum(sum(report.measured.steps.spent.values()) for report in done.reports) / 1e9
+        cost = joined / max(sum(_counts(done.reports).values()), 1)
+        told.append(self._replanner.effect(cost))
+        choice = self._replanner.look(self._slot_plan.plan, self.statistics)
+        if choice is not None:
+            self._slot_plan = replace(self._slot_plan, version=uuid.uuid4().hex, plan=choice.plan)
+            self._packed = packed(self._slot_plan)
+            self._replanner.changed(done.manifest.batch, cost)
+            told.append(choice.why)
+        return [one for one in told if one]
 
     def _commit(self, after: Manifest, *, sync: bool) -> Manifest:
         """Commits once everything the batch relies on is durable and the directory is still held by this run."""
@@ -269,13 +343,16 @@ class Stepper:
             else:
                 clock.had_nothing(now)
 
-    def _run(self, request: BatchRequest, rows: DataFrame | None) -> list[SlotReport]:
+    def _run(self, request: BatchRequest, rows: DataFrame | None, shed: Filter | None) -> tuple[list[SlotReport], Shed]:
         if self._slot_plan is None:
             raise RuntimeError("no plan is in use")
         routed = None
         if rows is not None and self._router is not None:
-            routed = self._router.routed(rows)
-        return self._placement.run(routed, partial(run_slot, request))
+            routed = self._router.routed(rows, shed)
+        reports = self._placement.run(routed, partial(run_slot, request), observe=shed is not None)
+        if routed is None or shed is None:
+            return reports, NOTHING
+        return reports, Shed.of(self._placement.observed, self._slot_plan.routing.layout)
 
 
 def _spread(slots: int, groups: int) -> tuple[int, ...]:
@@ -304,10 +381,10 @@ def _raise_failures(reports: Iterable[SlotReport]) -> None:
         raise BatchFailed(failed[0].error)
 
 
-def _greatest(before: Mapping[str, int], reports: Iterable[SlotReport]) -> dict[str, int]:
+def _greatest(before: Mapping[str, int], seen: Iterable[Mapping[str, int]]) -> dict[str, int]:
     found = dict(before)
-    for report in reports:
-        for stream, greatest in report.greatest.items():
+    for one in seen:
+        for stream, greatest in one.items():
             found[stream] = max(greatest, found.get(stream, greatest))
     return found
 

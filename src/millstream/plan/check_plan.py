@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from millstream.errors import InternalError
-from millstream.plan.nodes import Chain, Condition, Member, Plan, Pool, in_pool
+from millstream.plan.nodes import Chain, Condition, Member, Plan, Pool
+from millstream.plan.statistics import in_pool
 
 
 def check_plan(plan: Plan) -> Plan:

@@ -38,7 +38,7 @@ def _cheaper(plan: Plan, chain: Chain, side: int) -> str:
     spans = [span for one in intervals if (span := one.left_span if side == LEFT else one.right_span) is not None]
     reach = max((far for _, far in spans), default=0) / SECOND
     probing = statistics.unions(probe, [member.conditions[1 - side] for member in chain.members])[-1]
-    matching = 1 / statistics.join_selectivity(state, probe)
+    matching = 1 / statistics.join_selectivity(state, probe, chain=chain.signature)
     return cheaper_by_prices(
         statistics.rate(probe) * probing, Window(statistics.rate(state), reach, matching), costs.prices
     )

@@ -118,7 +118,7 @@ def flows(plan: Plan, chain: Chain) -> tuple[Flow, Flow]:
         return Flow(
             statistics.rate(waits),
             statistics.rate(probes),
-            statistics.join_selectivity(left, right, keyed=bool(chain.keys)),
+            statistics.join_selectivity(left, right, keyed=bool(chain.keys), chain=chain.signature),
             path,
             Shares(direction.waiting, waits, statistics),
             Shares(direction.probing, probes, statistics),

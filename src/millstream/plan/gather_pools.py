@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from millstream.plan.nodes import LEFT, RIGHT, Access, Chain, Condition, Plan, PoolName, in_pool
+from millstream.plan.nodes import LEFT, RIGHT, Access, Chain, Condition, Plan, PoolName
 from millstream.plan.push_selections import farthest_lanes
+from millstream.plan.statistics import in_pool
 
 
 def gather_pools(plan: Plan) -> Plan:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 
-from millstream.model.expr import Expr, canonical, moved, structure, text
+from millstream.model.expr import Expr, structure, text
 from millstream.model.interval import Interval
 from millstream.model.query import Bound, Key, Query
 from millstream.model.script import Script
@@ -304,11 +304,6 @@ class Plan:
     def readers(self, name: PoolName) -> list[Chain]:
         """The chains that read a pool."""
         return [chain for chain in self.chains if any(pool == name for _, pool in chain.read_at())]
-
-
-def in_pool(expr: Expr) -> Expr:
-    """An expression over one position as its pool has it."""
-    return canonical(moved(expr, lambda _: 0))
 
 
 def _plain(expr: Expr) -> str:

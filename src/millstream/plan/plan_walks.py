@@ -19,8 +19,8 @@ from millstream.model.duration import SECOND
 from millstream.model.expr import Expr, sources
 from millstream.model.query import Key
 from millstream.plan.key_classes import KeyClass, KeyPart, key_classes
-from millstream.plan.nodes import Chain, Member, Plan, Pool, PoolName, Spread, Step, in_pool
-from millstream.plan.statistics import Statistics
+from millstream.plan.nodes import Chain, Member, Plan, Pool, PoolName, Spread, Step
+from millstream.plan.statistics import Statistics, in_pool
 
 _MOST_COMPARED = 6
 """Up to so many streams every order is compared; beyond, the cheapest next step is taken."""
@@ -154,6 +154,17 @@ def _sizes(layout: _Layout, statistics: Statistics, members: Sequence[Member], o
     for count in range(1, len(order)):
         size *= _fan_out(layout, statistics, members, order[:count], order[count])
         yield size
+
+
+def partial_results(chain: Chain, statistics: Statistics) -> float:
+    """How many partial and whole results the walks of a chain find per second."""
+    layout = _Layout(chain, statistics)
+    total = 0.0
+    for first, walk in enumerate(chain.walks):
+        order = (first, *(step.position for step in walk))
+        found = sum(_sizes(layout, statistics, chain.members, order))
+        total += statistics.rate(chain.streams[first]) * (1 + found)
+    return total
 
 
 def _fan_out(

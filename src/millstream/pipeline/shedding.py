@@ -1,0 +1,208 @@
+"""Shedding: the filter that leaves rows or keys out before they are sent to slots, what it has left out, and what that
+means for every query.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.column import Column
+
+from millstream.model.duration import SECOND
+from millstream.model.settings import Settings
+from millstream.pipeline.layout import BAD, STREAM, Layout
+from millstream.plan.completeness import Completeness, Stretch
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Member, Plan
+from millstream.plan.overload import ALL, BatchFacts, Demand, Overload, Shares
+
+if TYPE_CHECKING:
+    from millstream.pipeline.manifest import Manifest
+    from millstream.pipeline.slot import SlotReport
+
+METRICS = "shed"
+_KEPT = "kept"
+_BITS = 44
+"""The bits of a code that say whether a key is kept: not the leading ones, which say where it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a batch keeps: these shares. The same `seed` chooses the same rows when a batch is tried again. Times beyond
+    the `horizons` of their streams do not count as seen.
+    """
+
+    shares: Shares
+    seed: int
+    horizons: Mapping[str, int]
+
+    def of_rows(self, rows: DataFrame, layout: Layout) -> DataFrame:
+        """Leaves rows of streams out, one by one; those that did not parse stay, to be told of as such."""
+        if not self.shares.rows:
+            return rows
+        share = sf.lit(1.0)
+        for number, stream in enumerate(layout.streams):
+            share = sf.when(sf.col(STREAM) == number, sf.lit(self.shares.rows.get(stream.name, 1.0))).otherwise(share)
+        marked = rows.withColumn(_KEPT, (sf.rand(self.seed) < share) | sf.col(BAD).isNotNull())
+        streams = {number: sf.col(STREAM) == number for number in range(len(layout.streams))}
+        return self._without(marked, layout, streams)
+
+    def of_keys(self, rows: DataFrame, layout: Layout, code: str, route: str, routes: Routes) -> DataFrame:
+        """Leaves keys out: on every route, the same ones of all streams. Rows that go everywhere stay."""
+        if self.shares.keys >= 1:
+            return rows
+        low = sf.shiftrightunsigned(sf.shiftleft(sf.col(code), 64 - _BITS), 64 - _BITS)
+        kept = (low < int(self.shares.keys * (1 << _BITS))) | sf.col(BAD).isNotNull()
+        if routes.everywhere:
+            kept = kept | sf.col(route).isin(*routes.everywhere)
+        counting = {stream: sf.col(route) == number for number, stream in routes.counting.items()}
+        return self._without(rows.withColumn(_KEPT, kept), layout, counting)
+
+    def _without(self, marked: DataFrame, layout: Layout, streams: Mapping[int, Column]) -> DataFrame:
+        metrics = []
+        for number, mine in streams.items():
+            stream = layout.streams[number]
+            shed = mine & ~sf.col(_KEPT)
+            micros = sf.unix_micros(sf.col(layout.place(number, stream.time)).cast("timestamp"))
+            seen = shed & (micros <= self.horizons.get(stream.name, 1 << 62))
+            metrics += [sf.count_if(shed).alias(f"n{number}"), sf.max(sf.when(seen, micros)).alias(f"t{number}")]
+        return marked.observe(METRICS, *metrics).filter(sf.col(_KEPT)).drop(_KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The routes on which rows are counted, with their streams, and those that go everywhere."""
+
+    counting: Mapping[int, int]
+    everywhere: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """How many rows of each stream a batch has left out, and their greatest times."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    greatest: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, observed: Mapping[str, Any], layout: Layout) -> Shed:
+        rows, greatest = {}, {}
+        for number, stream in enumerate(layout.streams):
+            if observed.get(f"n{number}"):
+                rows[stream.name] = int(observed[f"n{number}"])
+                if observed.get(f"t{number}") is not None:
+                    greatest[stream.name] = int(observed[f"t{number}"])
+        return cls(rows, greatest)
+
+
+NOTHING = Shed()
+
+
+class Shedder:
+    """Decides what is shed, and keeps count, where the settings ask for it; else all rows are kept."""
+
+    def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
+        self.is_on = settings.overload != "later"
+        self._overload = Overload(settings.overload, settings.overload_after / SECOND)
+        self._completeness = Completeness(
+            by_keys=settings.overload == "shed_keys", counted=saved.get("counted", {}) if self.is_on else {}
+        )
+        self._rows: dict[str, int] = dict(saved.get("rows", {}))
+
+    def filter(self, batch: int, horizons: Mapping[str, int]) -> Filter | None:
+        """What the next batch leaves out; None where it keeps all."""
+        if not self.is_on or self._overload.shares.is_all:
+            return None
+        return Filter(self._overload.shares, batch, horizons)
+
+    @property
+    def shares(self) -> Shares:
+        return self._overload.shares if self.is_on else ALL
+
+    def count(
+        self, plan: Plan, reports: Iterable[SlotReport], shed: Shed, before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """Counts what a batch has left out."""
+        for stream, rows in shed.rows.items():
+            self._rows[stream] = self._rows.get(stream, 0) + rows
+        if not self.is_on:
+            return
+        least: dict[str, int] = {}
+        kept: dict[str, int] = {}
+        for report in reports:
+            for stream, first in report.least.items():
+                least[stream] = min(first, least.get(stream, first))
+            for stream, rows in report.rows_in.items():
+                kept[stream] = kept.get(stream, 0) + rows
+        stretches = {}
+        for stream in {*kept, *shed.rows}:
+            came, last = kept.get(stream, 0) + shed.rows.get(stream, 0), after.get(stream)
+            if not came or last is None:
+                continue
+            first = max(least.get(stream, last), before.get(stream, least.get(stream, last)))
+            share = self.shares.keys if not self.shares.rows else kept.get(stream, 0) / came
+            stretches[stream] = Stretch(min(first, last), last, came, share)
+        self._completeness.saw(stretches, [member for chain in plan.chains for member in chain.members])
+
+    def decide(self, facts: BatchFacts, plan: Plan) -> str:
+        """What the next batch keeps, by what the last one took; says so where it is news."""
+        return self._overload.saw(facts, [demand(chain, one) for chain in plan.chains for one in chain.members])
+
+    def completeness(self) -> dict[str, float]:
+        """The estimated share of each query's results that is there; empty where nothing was ever shed."""
+        return self._completeness.shares() if self.is_on and self._rows else {}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows": self._rows, "counted": self._completeness.to_json()} if self.is_on or self._rows else {}
+
+
+def demand(chain: Chain, member: Member) -> Demand:
+    """A query as it counts among the others where work is short."""
+    spans = [(0, member.reach(position)) for position in range(len(chain.streams))]
+    if chain.is_pairwise:
+        spans[LEFT] = member.interval.left_span or (0, 0)
+        spans[RIGHT] = member.interval.right_span or (0, 0)
+    return Demand(
+        name=member.name,
+        streams=tuple(stream.name for stream in member.streams),
+        spans=tuple((max(low, 0) / SECOND, max(high, 0) / SECOND) for low, high in spans),
+        weight=member.query.weight,
+    )
+
+
+def facts(
+    reports: Sequence[SlotReport],
+    shed: Shed,
+    manifest: Manifest,
+    *,
+    seconds: float,
+    interval: float,
+    event_seconds: float,
+) -> BatchFacts:
+    """A batch as the decision about the next one needs it."""
+    slowest = max(reports, key=lambda report: sum(report.seconds.values()))
+    kept: dict[str, int] = {}
+    given: dict[str, int] = {}
+    for report in reports:
+        for stream, rows in report.rows_in.items():
+            kept[stream] = kept.get(stream, 0) + rows
+        for (query, _), rows in report.served.items():
+            given[query] = given.get(query, 0) + rows
+    rows_of = {stream: kept.get(stream, 0) + shed.rows.get(stream, 0) for stream in {*kept, *shed.rows}}
+    for_pairs = slowest.seconds.get("write", 0.0) + slowest.measured.steps.spent.get("emit", 0) / 1e9
+    waiting = [arrived for batch, arrived in manifest.arrived.items() if batch < manifest.batch]
+    return BatchFacts(
+        seconds=seconds,
+        interval=interval,
+        rows=rows_of,
+        kept=kept,
+        given=given,
+        pairs=sum(one.pairs for report in reports for one in report.measured.pairs.values()),
+        for_pairs=min(for_pairs / max(seconds, 1e-6), 1.0),
+        event_seconds=event_seconds,
+        waited=max(time.time() - min(waiting) / 1e6 - seconds, 0.0) if manifest.deferred and waiting else 0.0,
+    )
