@@ -34,7 +34,8 @@ class BatchInput:
     """`watermarks` and `horizons` are those from before the batch. `finish` says that no more rows will come: all
     deferred units are done and all held rows are released. `memory` is how much state may be held in memory.
     `unfinished` is, for each chain, the earliest time of a result row that any shard has deferred or owes: in strict
-    order the others wait for it.
+    order the others wait for it. `reaches` are pools whose rows are kept no longer than this, in microseconds, because
+    memory is short.
     """
 
     batch: int
@@ -45,6 +46,7 @@ class BatchInput:
     finish: bool = False
     memory: MemoryLimit | None = None
     unfinished: Mapping[Signature, int] = field(default_factory=dict)
+    reaches: Mapping[PoolName, int] = field(default_factory=dict)
 
 
 class Results(NamedTuple):

@@ -126,7 +126,7 @@ class PoolRun:
         self._log.tidy(watermark, busy, self._spans, owed)
         if self._log.on_disk:
             self._log.drop_from_disk(
-                lambda one: bool(one.groups & owing) or one.number in busy or one.last + one.reach > watermark
+                lambda one: bool(one.groups & owing) or one.number in busy or self._log.is_alive(one, watermark)
             )
         self.times.add("expire", time.perf_counter_ns() - began, 0)
         self._settled = (watermark, self._taken, len(self._log.segments), busy, owing)
@@ -134,6 +134,11 @@ class PoolRun:
     def merge_up_to(self, nbytes: int | None) -> None:
         """From now on makes no segment of more bytes: a merge has its rows in memory twice."""
         self._log.largest = nbytes
+
+    def reach_up_to(self, reach: int | None) -> None:
+        """From now on keeps no row for longer than this after its time."""
+        if reach != self._log.farthest:
+            self._log.farthest, self._settled = reach, None
 
     def part_at(self, batch: int) -> None:
         """Keeps what has come up to a batch apart from what comes later."""

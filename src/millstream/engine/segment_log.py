@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import compress
 
 from millstream.engine import widths
 from millstream.engine.compaction import run_to_merge
@@ -38,9 +39,19 @@ class SegmentLog:
         self.retired: list[Segment] = []
         self.largest: int | None = None
         """How many bytes are merged at the most, where memory is short."""
+        self.farthest: int | None = None
+        """For how long rows are kept at the most, where memory is short and they are not spilled."""
 
     def append(self, segments: Iterable[Segment]) -> None:
         self.segments = [*self.segments, *segments]
+
+    def reach(self, one: Piece) -> int:
+        """For how long after their time rows of a segment are kept."""
+        return one.reach if self.farthest is None else min(one.reach, self.farthest)
+
+    def is_alive(self, one: Piece, watermark: int) -> bool:
+        """Whether rows of a segment have not expired."""
+        return one.last + self.reach(one) > watermark
 
     def part_at(self, batch: int) -> None:
         """From now on never merges rows that have come up to a batch with later ones."""
@@ -56,9 +67,10 @@ class SegmentLog:
         to spilled ones stay too, on disk.
         """
         before = self._rows()
-        alive = [self._in_form(s, busy) for s in self.segments if s.number in busy or s.last + s.reach > watermark]
+        needed = [s.number in busy or self.is_alive(s, watermark) for s in self.segments]
+        alive = [self._in_form(s, busy) for s in compress(self.segments, needed)]
         if owed is not None:
-            for gone in (s for s in self.segments if not (s.number in busy or s.last + s.reach > watermark)):
+            for gone in (s for s, stays in zip(self.segments, needed, strict=True) if not stays):
                 self.on_disk += owed(self.kept(gone))
             self.segments = self._compacted(alive, NEVER, busy, spans)
         else:
@@ -84,12 +96,12 @@ class SegmentLog:
 
     def _trimmed(self, segment: Segment, watermark: int, busy: Collection[int]) -> Segment:
         """The segment without its expired rows, once they are about half of it or a quarter of the window."""
-        half = (segment.last - segment.first) // 2
-        enough = segment.first + (min(half, segment.reach // 4) if segment.reach > 0 else half)
+        half, reach = (segment.last - segment.first) // 2, self.reach(segment)
+        enough = segment.first + (min(half, reach // 4) if reach > 0 else half)
         small = len(segment) < _WORTH_TRIMMING and segment.bulk < widths.CHUNK_BYTES
-        if segment.number in busy or small or enough + segment.reach > watermark:
+        if segment.number in busy or small or enough + reach > watermark:
             return segment
-        return merge(self._next_number(), [segment], watermark - segment.reach, indexed=self.is_indexed)
+        return merge(self._next_number(), [segment], watermark - reach, indexed=self.is_indexed)
 
     def _compacted(
         self, segments: Sequence[Segment], watermark: int, busy: Collection[int], spans: int
@@ -99,9 +111,9 @@ class SegmentLog:
         self._seams = {seam for seam in self._seams if seam >= oldest}
         alike = self.alike(segments)
         for some in alike:
-            lot = some[0].lot
+            reach = self.reach(some[0])
             while (run := run_to_merge(some, busy, spans, self.largest)) is not None:
-                expired = watermark - lot.reach if watermark > NEVER else NEVER
+                expired = watermark - reach if watermark > NEVER else NEVER
                 some[run] = [merge(self._next_number(), some[run], expired, indexed=self.is_indexed)]
         merged = [segment for some in alike for segment in some]
         return sorted(merged, key=lambda segment: (segment.batch, segment.number))

@@ -169,6 +169,8 @@ class Shard:
     def _results(self, given: BatchInput, watermarks: Mapping[Signature, int], parts: _Parts) -> Iterator[Results]:
         budget, self._batch = given.budget, given.batch
         self.memory.measure(given.memory)
+        for name, pool in self._pools.items():
+            pool.reach_up_to(given.reaches.get(name))
         yield from self.advance(watermarks, given.unfinished)
         part = next(parts, {})
         while (following := next(parts, None)) is not None:

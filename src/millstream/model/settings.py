@@ -44,6 +44,7 @@ class Settings:
     replan: str = "on"
     replan_margin: float = 0.15
     replan_batches: int = 5
+    memory_short: str = "spill"
     overload: str = "later"
     overload_after: int = 30_000_000
 
@@ -65,6 +66,12 @@ class Settings:
                 f"slots = {self.slots} with groups = {self.groups}",
                 "there are at most as many slots as groups, since a slot has at least one",
                 f"Set slots to {self.groups} or less, or groups to {_power_from(self.slots)}.",
+            )
+        if self.memory_short == "shrink" and not self.memory:
+            raise ScriptError(
+                "memory_short = 'shrink' without a limit of memory",
+                "memory_short says what is done when state does not fit into the memory that is set",
+                "Set memory too, such as SET memory = '2 GB'.",
             )
 
 
@@ -196,6 +203,11 @@ SETTINGS = (
     Setting("replan", ("on", "off"), "Whether the plan is chosen again when measurements say that another is better."),
     Setting("replan_margin", (), "By what share another plan must be cheaper.", "share"),
     Setting("replan_batches", (), "For how many batches in a row another plan must be cheaper.", "count"),
+    Setting(
+        "memory_short",
+        ("spill", "shrink"),
+        "When state does not fit into memory: it is spilled, or windows are shortened where that loses least.",
+    ),
     Setting(
         "overload",
         ("later", "shed_rows", "shed_keys"),

@@ -55,7 +55,8 @@ class Adapting:
         """Whether there is a limit to keep to, or groups are to be moved in any case."""
         if self._settings.adaptation == "none":
             return False
-        return self._settings.memory > 0 or self._settings.adaptation == "move"
+        spills = self._settings.memory > 0 and self._settings.memory_short == "spill"
+        return spills or self._settings.adaptation == "move"
 
     def orders(self, table: Sequence[int], slots: int, now: float) -> Orders:
         """The orders of the next batch, for `slots` slots from the batch after it on."""

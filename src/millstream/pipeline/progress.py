@@ -39,7 +39,8 @@ class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
     `warnings` are those in force, about late and unreadable rows. `shed` are rows that were left out because too many
-    came, `completeness` the estimated share of each query's results that is there, if any were ever left out.
+    came, `reaches` for how many seconds pools keep rows that are cut short because memory is, and `completeness` the
+    estimated share of each query's results that is there, if rows were ever left out or cut.
     `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
     `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
     done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
@@ -67,6 +68,7 @@ class BatchProgress:
     warnings: tuple[str, ...] = ()
     shed: Mapping[str, int] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
+    reaches: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -106,14 +108,15 @@ def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float 
         committed=done.committed,
         shed=done.shed.rows,
         completeness=done.completeness,
+        reaches=done.reaches,
     )
 
 
 def _limit(done: CommittedBatch) -> int:
-    """The memory for state of all executors together; 0 where nothing is spilled to keep to it."""
+    """The memory for state of all executors together; 0 where nothing is done to keep to it."""
     settings = done.plan.script.settings
-    spills = STRATEGIES[settings.adaptation](DEFAULTS).spills
-    return settings.memory * len({report.executor for report in done.reports}) if spills else 0
+    keeps = settings.memory_short == "shrink" or STRATEGIES[settings.adaptation](DEFAULTS).spills
+    return settings.memory * len({report.executor for report in done.reports}) if keeps else 0
 
 
 def _sums(parts: Any) -> dict[str, int]:

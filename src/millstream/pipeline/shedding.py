@@ -1,24 +1,29 @@
-"""Shedding: the filter that leaves rows or keys out before they are sent to slots, what it has left out, and what that
-means for every query.
+"""Less work and less state: the filter that leaves rows or keys out before they are sent to slots, how far pools reach,
+and what both mean for every query.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.column import Column
 
+from millstream.model import duration
 from millstream.model.duration import SECOND
 from millstream.model.settings import Settings
+from millstream.pipeline.holding import Lines, allowed, pools_held
 from millstream.pipeline.layout import BAD, STREAM, Layout
 from millstream.plan.completeness import Completeness, Stretch
-from millstream.plan.nodes import LEFT, RIGHT, Chain, Member, Plan
-from millstream.plan.overload import ALL, BatchFacts, Demand, Overload, Shares
+from millstream.plan.meter import ALL, BatchFacts, Demand, Shares
+from millstream.plan.nodes import LEFT, RIGHT, Chain, Member, Plan, PoolName
+from millstream.plan.overload import Overload
+from millstream.plan.shrinking import Shrinking
 
 if TYPE_CHECKING:
     from millstream.pipeline.manifest import Manifest
@@ -103,10 +108,16 @@ NOTHING = Shed()
 
 
 class Shedder:
-    """Decides what is shed, and keeps count, where the settings ask for it; else all rows are kept."""
+    """Decides what is shed and how far pools reach, and keeps count, where the settings ask for it; else all rows are
+    kept.
+    """
 
     def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        self.is_on = settings.overload != "later"
+        self._shrinks = settings.memory_short == "shrink"
+        self.is_on = self._shrinks or settings.overload != "later"
+        self.memory = settings.memory if self._shrinks else 0
+        self._shrinking = Shrinking()
+        self._lines = Lines(saved.get("gone_before_us", {}))
         self._overload = Overload(settings.overload, settings.overload_after / SECOND)
         self._completeness = Completeness(
             by_keys=settings.overload == "shed_keys", counted=saved.get("counted", {}) if self.is_on else {}
@@ -120,11 +131,16 @@ class Shedder:
         return Filter(self._overload.shares, batch, horizons)
 
     @property
+    def reaches(self) -> dict[PoolName, int]:
+        """How far pools reach that are cut short, in microseconds."""
+        return {pool: int(seconds * SECOND) for pool, seconds in self._shrinking.reaches.items()}
+
+    @property
     def shares(self) -> Shares:
         return self._overload.shares if self.is_on else ALL
 
     def count(
-        self, plan: Plan, reports: Iterable[SlotReport], shed: Shed, before: Mapping[str, int], after: Mapping[str, int]
+        self, plan: Plan, reports: Sequence[SlotReport], shed: Shed, before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
         """Counts what a batch has left out."""
         for stream, rows in shed.rows.items():
@@ -146,18 +162,44 @@ class Shedder:
             first = max(least.get(stream, last), before.get(stream, least.get(stream, last)))
             share = self.shares.keys if not self.shares.rows else kept.get(stream, 0) / came
             stretches[stream] = Stretch(min(first, last), last, came, share)
-        self._completeness.saw(stretches, [member for chain in plan.chains for member in chain.members])
+        self._lines.cut(self.reaches, reports)
+        floors = self._lines.floors(plan, reports) if self._lines.lines else {}
+        self._completeness.saw(stretches, [member for chain in plan.chains for member in chain.members], floors)
 
-    def decide(self, facts: BatchFacts, plan: Plan) -> str:
-        """What the next batch keeps, by what the last one took; says so where it is news."""
-        return self._overload.saw(facts, [demand(chain, one) for chain in plan.chains for one in chain.members])
+    def decide(self, facts: BatchFacts, plan: Plan) -> list[str]:
+        """What the next batch keeps, by what the last one took; says what is news."""
+        demands = [demand(chain, one) for chain in plan.chains for one in chain.members]
+        told = [self._overload.saw(facts, demands)]
+        if self._shrinks and self._shrinking.saw(facts, demands, self._overload.meter, self._overload.shares):
+            told.append(self._told(plan))
+        return told
+
+    def _told(self, plan: Plan) -> str:
+        shown = self.shown_reaches(plan)
+        if not shown:
+            return "all pools reach as far as queries need again: there is memory for them"
+        return "memory is short: rows are kept " + ", ".join(
+            f"for {duration.text(int(seconds) * SECOND)} of {title}" for title, seconds in shown.items()
+        )
+
+    def shown_reaches(self, plan: Plan) -> dict[str, float]:
+        """The pools that are cut short, as a user reads them, with the seconds they reach."""
+        found, needed = {}, {pool.name: max((lane.reach for lane in pool.lanes), default=0) for pool in plan.pools}
+        for pool in plan.pools:
+            reach = self.reaches.get(pool.name)
+            if reach is not None and reach < needed[pool.name]:
+                found[pool.title] = reach / SECOND
+        return found
 
     def completeness(self) -> dict[str, float]:
-        """The estimated share of each query's results that is there; empty where nothing was ever shed."""
-        return self._completeness.shares() if self.is_on and self._rows else {}
+        """The estimated share of each query's results that is there; empty where nothing was ever shed or cut."""
+        return self._completeness.shares() if self.is_on and (self._rows or self._lines.lines) else {}
 
     def to_json(self) -> dict[str, Any]:
-        return {"rows": self._rows, "counted": self._completeness.to_json()} if self.is_on or self._rows else {}
+        if not self.is_on and not self._rows:
+            return {}
+        counted = self._completeness.to_json()
+        return {"rows": self._rows, "counted": counted, "gone_before_us": self._lines.lines}
 
 
 def demand(chain: Chain, member: Member) -> Demand:
@@ -171,6 +213,7 @@ def demand(chain: Chain, member: Member) -> Demand:
         streams=tuple(stream.name for stream in member.streams),
         spans=tuple((max(low, 0) / SECOND, max(high, 0) / SECOND) for low, high in spans),
         weight=member.query.weight,
+        pools=chain.pools,
     )
 
 
@@ -178,12 +221,14 @@ def facts(
     reports: Sequence[SlotReport],
     shed: Shed,
     manifest: Manifest,
+    plan: Plan,
     *,
+    memory: int,
     seconds: float,
     interval: float,
     event_seconds: float,
 ) -> BatchFacts:
-    """A batch as the decision about the next one needs it."""
+    """A batch as the decision about the next one needs it. `memory` is that of an executor; 0 is no limit."""
     slowest = max(reports, key=lambda report: sum(report.seconds.values()))
     kept: dict[str, int] = {}
     given: dict[str, int] = {}
@@ -204,5 +249,7 @@ def facts(
         pairs=sum(one.pairs for report in reports for one in report.measured.pairs.values()),
         for_pairs=min(for_pairs / max(seconds, 1e-6), 1.0),
         event_seconds=event_seconds,
+        pools=pools_held(plan, reports, manifest.greatest),
+        memory=allowed(memory, reports) if memory else inf,
         waited=max(time.time() - min(waiting) / 1e6 - seconds, 0.0) if manifest.deferred and waiting else 0.0,
     )

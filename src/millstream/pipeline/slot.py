@@ -45,7 +45,7 @@ from millstream.pipeline.packing import unpacked
 from millstream.pipeline.results import Target, Writer
 from millstream.pipeline.routing import CODE, ROUTE, Routing, unkeyed
 from millstream.pipeline.slot_store import SlotStore
-from millstream.plan.nodes import Plan, Signature
+from millstream.plan.nodes import Plan, PoolName, Signature
 
 _MOST = 64
 """How many shards a worker caches before it forgets those of other runs, which may have ended."""
@@ -85,7 +85,7 @@ class BatchRequest:
     worker, its committed state came about.
 
     Without a `share` there is no limit of memory; slots with an order of their own are in `orders`. `unfinished` is
-    what slots have deferred or owe in strict order, by chain.
+    what slots have deferred or owe in strict order, by chain. `reaches` are pools that are cut short, in microseconds.
     """
 
     run: str
@@ -101,6 +101,7 @@ class BatchRequest:
     share: int | None = None
     orders: Mapping[int, SlotOrder] = field(default_factory=dict)
     unfinished: Mapping[Signature, int] = field(default_factory=dict)
+    reaches: Mapping[PoolName, int] = field(default_factory=dict)
 
     def order(self, slot: int) -> SlotOrder | None:
         default = None if self.share is None else SlotOrder(share=self.share)
@@ -220,6 +221,7 @@ def _run(
         finish=request.finish,
         memory=limit,
         unfinished=request.unfinished,
+        reaches=request.reaches,
     )
     output = shard.run_batch(given)
     del rows, given

@@ -60,6 +60,7 @@ class CommittedBatch:
     published: float
     shed: Shed = NOTHING
     completeness: Mapping[str, float] = field(default_factory=dict)
+    reaches: Mapping[str, float] = field(default_factory=dict)
     came_in: float | None = None
     """In how many seconds its rows have come; None where that is not known, or it had none."""
     before: Mapping[str, int] = field(default_factory=dict)
@@ -186,6 +187,7 @@ class Stepper:
             share=orders.share,
             orders=orders.slots,
             unfinished=before.unfinished,
+            reaches=self._shedder.reaches,
         )
         reports, shed = self._run(request, rows, self._shedder.filter(batch, request.horizons))
         _raise_failures(reports)
@@ -248,6 +250,7 @@ class Stepper:
             short=short(reports),
             shed=shed,
             completeness=self._shedder.completeness(),
+            reaches=self._shedder.shown_reaches(plan),
             began=began,
             worked=worked,
             came_in=came_in,
@@ -274,11 +277,13 @@ class Stepper:
                 done.reports,
                 done.shed,
                 done.manifest,
+                done.plan,
+                memory=self._shedder.memory,
                 seconds=seconds,
                 interval=done.came_in,
                 event_seconds=sum(moved) / len(moved) / SECOND if moved else 0.0,
             )
-            told.append(self._shedder.decide(found, done.plan))
+            told += self._shedder.decide(found, done.plan)
         joined = sum(sum(report.measured.steps.spent.values()) for report in done.reports) / 1e9
         cost = joined / max(sum(_counts(done.reports).values()), 1)
         told.append(self._replanner.effect(cost))

@@ -160,17 +160,20 @@ def _merged(curves: Mapping[str, _Curve]) -> _Curve:
 
 
 def pool_slices(load: Load) -> list[PoolSlice]:
-    """The slices between the ages at which spans of queries begin and end, for queries of two streams.
+    """The slices between the ages at which spans of queries begin and end, and fewer rows are kept, for queries of two
+    streams.
 
     For more, results are those of the slice if all other pools keep what they keep in this load.
     """
     found = []
-    for pool, stream in load.pools.items():
+    for pool, reach in load.reaches.items():
         density = _densities(load, pool)
-        ages = sorted({0.0, *(age for span, _ in density for age in span)})
+        changes = {age for age, _ in load.parts(pool) if age < reach}
+        ages = sorted({0.0, *changes, *(age for span, _ in density for age in span)})
         for start, end in pairwise(ages):
             results = sum(worth for (low, high), worth in density if low <= start and end <= high) * (end - start)
-            found.append(PoolSlice(pool, start, end, stream.rate * stream.row_bytes * (end - start), results))
+            nbytes = load.bytes_within(pool, end) - load.bytes_within(pool, start)
+            found.append(PoolSlice(pool, start, end, nbytes, results))
     return found
 
 
@@ -204,25 +207,25 @@ def shrink(load: Load) -> dict[str, float]:
 def _given_up(load: Load) -> dict[str, float]:
     """From all pools at full reach, cuts what loses least per byte, as the load then is, until the rest fits."""
     reaches = dict(load.reaches)
-    size = {pool: stream.rate * stream.row_bytes for pool, stream in load.pools.items()}
     parts = {pool: reach / _CUTS for pool, reach in reaches.items()}
     held, results = load.bytes, load.results
     while held > load.memory:
         options = []
-        for pool in reaches:
+        for pool, reach in reaches.items():
             for cut in range(1, _CUTS + 1):
-                width = min(cut * parts[pool], reaches[pool])
-                if width * size[pool] > 0:
-                    after = load.within(reaches | {pool: reaches[pool] - width}).results
-                    options.append(((results - after) / (width * size[pool]), -width * size[pool], pool, width))
-                if width == reaches[pool] or width * size[pool] >= held - load.memory:
+                left = max(reach - cut * parts[pool], 0.0)
+                saved = load.bytes_within(pool, reach) - load.bytes_within(pool, left)
+                if saved > 0:
+                    after = load.within(reaches | {pool: left}).results
+                    options.append(((results - after) / saved, -saved, pool, left))
+                if left == 0 or saved >= held - load.memory:
                     break
         if not options:
             break
-        _, _, pool, width = min(options)
-        width = min(width, (held - load.memory) / size[pool])
-        reaches[pool] -= width
-        held -= width * size[pool]
+        _, _, pool, left = min(options)
+        most = load.bytes_within(pool, reaches[pool])
+        reaches[pool] = max(left, min(load.reach_of(pool, most - (held - load.memory)), reaches[pool]))
+        held -= most - load.bytes_within(pool, reaches[pool])
         results = load.within(reaches).results
     return reaches
 
@@ -230,13 +233,17 @@ def _given_up(load: Load) -> dict[str, float]:
 def _exchanged(load: Load, start: Mapping[str, float]) -> dict[str, float]:
     """Moves memory from one pool to another while that gives more, in parts that become smaller."""
     reaches, most = dict(start), load.reaches
-    size = {pool: stream.rate * stream.row_bytes for pool, stream in load.pools.items() if stream.rate > 0}
+    sized = [pool for pool, reach in most.items() if load.bytes_within(pool, reach) > 0]
     results, part = load.within(reaches).results, load.memory / 2
     while part > load.memory / _CUTS**2:
         moved = False
-        for giver, taker in permutations(size, 2):
-            nbytes = min(part, reaches[giver] * size[giver], (most[taker] - reaches[taker]) * size[taker])
-            given = {giver: reaches[giver] - nbytes / size[giver], taker: reaches[taker] + nbytes / size[taker]}
+        for giver, taker in permutations(sized, 2):
+            has, had = (load.bytes_within(pool, reaches[pool]) for pool in (giver, taker))
+            nbytes = min(part, has, load.bytes_within(taker, most[taker]) - had)
+            given = {
+                giver: min(load.reach_of(giver, has - nbytes), most[giver]),
+                taker: min(load.reach_of(taker, had + nbytes), most[taker]),
+            }
             after = load.within(reaches | given).results
             if after > results * (1 + 1e-9):
                 reaches, results, moved = reaches | given, after, True

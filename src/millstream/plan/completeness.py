@@ -3,7 +3,8 @@
 Of every batch it is known how many rows of each stream came, in which stretch of event time, and which share was kept.
 So it is known how many combinations of rows would have lain in a query's window, and of how many all rows were kept.
 The estimate assumes that rows that were shed match as often as those that were kept. Where keys are shed, the keys kept
-at a lower share are among those kept at a higher one.
+at a lower share are among those kept at a higher one. Where memory was short, it is known before which time rows were
+gone.
 """
 
 from __future__ import annotations
@@ -51,8 +52,15 @@ class Completeness:
         self._past: dict[str, list[Stretch]] = {}
         self.counted = {name: Counted(*sums) for name, sums in (counted or {}).items()}
 
-    def saw(self, stretches: Mapping[str, Stretch], members: Iterable[Member]) -> None:
-        """A batch, for all queries in force."""
+    def saw(
+        self,
+        stretches: Mapping[str, Stretch],
+        members: Iterable[Member],
+        floors: Mapping[str, Sequence[float | None]] | None = None,
+    ) -> None:
+        """A batch, for all queries in force. `floors` says for each, at each position, before which time rows were gone
+        because memory was short.
+        """
         past = {name: _Past.of(some) for name, some in self._past.items()}
         found: dict[str, Counted] = {}
         reach: dict[str, int] = {}
@@ -62,7 +70,8 @@ class Completeness:
             for position, name in enumerate(names):
                 reach[name] = max(reach.get(name, 0), member.reach(position) + member.streams[position].delay)
                 if name in stretches:
-                    kept, every = self._met(member, position, stretches, past)
+                    floor = (floors or {}).get(member.name, ())
+                    kept, every = self._met(member, position, stretches, past, floor)
                     sums.kept += kept
                     sums.all += every
         self.counted = found
@@ -72,7 +81,12 @@ class Completeness:
             self._past[name] = [one for one in some if one.last + 2 * reach.get(name, 0) >= newest][-_MOST:]
 
     def _met(
-        self, member: Member, position: int, stretches: Mapping[str, Stretch], past: Mapping[str, _Past]
+        self,
+        member: Member,
+        position: int,
+        stretches: Mapping[str, Stretch],
+        past: Mapping[str, _Past],
+        floors: Sequence[float | None],
     ) -> tuple[float, float]:
         """The combinations in which the row at this position is the last to come; of one batch, that at the last
         position.
@@ -85,8 +99,13 @@ class Completeness:
             there = past.get(stream.name, _NOTHING)
             if other < position and stream.name in stretches:
                 there = there.with_one(stretches[stream.name])
-            rows = there.rows * _shares_within(own, there, member.bound(position, other))
+            bound = member.bound(position, other)
+            rows = there.rows * _shares_within(own, there, bound)
             total = float(rows.sum())
+            floor = floors[other] if floors else None
+            if floor is not None:
+                there = there.since(floor)
+                rows = there.rows * _shares_within(own, there, bound)
             if self._by_keys:
                 # Of the keys kept at both times there are as many as at the lower share.
                 both = float((rows * np.minimum(own.share, there.shares)).sum()) / own.share if own.share else 0.0
@@ -117,6 +136,12 @@ class _Past:
     def of(cls, some: Sequence[Stretch]) -> _Past:
         columns = zip(*((one.first, one.last, one.rows, one.share) for one in some), strict=True)
         return cls(*(np.array(column, dtype=float) for column in columns)) if some else _NOTHING
+
+    def since(self, floor: float) -> _Past:
+        """Without the rows before a time."""
+        first = np.maximum(self.first, floor)
+        left = np.clip((self.last - first + 1) / (self.last - self.first + 1), 0.0, 1.0)
+        return _Past(np.minimum(first, self.last), self.last, self.rows * left, self.shares)
 
     def with_one(self, one: Stretch) -> _Past:
         values = (one.first, one.last, one.rows, one.share)

@@ -52,6 +52,11 @@ def fit_both(load: Load) -> Fit:
     return max((_climb(load, start) for start in _starts(load)), key=lambda fit: fit.results)
 
 
+def in_ratio(load: Load, shares: Mapping[str, float]) -> Fit:
+    """The best fit with shares in the ratios of these."""
+    return _scaled(load, {stream.name: log(max(shares.get(stream.name, 1.0), _LEAST)) for stream in load.streams})
+
+
 def _starts(load: Load) -> Iterator[dict[str, float]]:
     """Logarithms of shares: the best for full windows, even work, and most work to each stream in turn."""
     rows = keep_rows(load)

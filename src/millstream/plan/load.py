@@ -7,7 +7,7 @@ pipeline fills a `Load` from what it has measured, hints fill it before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 
@@ -81,7 +81,9 @@ class PairsMade:
 class Load:
     """Streams and queries under a `capacity` (work per second) and a `memory` (bytes).
 
-    `made` is what has been measured; without it the pairs of queries over the same pools count once.
+    `made` is what has been measured; without it the pairs of queries over the same pools count once. So are `kept_for`:
+    for each pool ages, and the bytes per second of the rows that are kept up to each. Without it all rows of a stream
+    are kept for as long as any query needs them.
     """
 
     streams: tuple[StreamRate, ...]
@@ -90,6 +92,7 @@ class Load:
     memory: float = inf
     pair_cost: float = 0.0
     made: tuple[PairsMade, ...] = ()
+    kept_for: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sets = [*(query.streams for query in self.queries), *(made.streams for made in self.made)]
@@ -162,13 +165,36 @@ class Load:
     @property
     def bytes(self) -> float:
         """The bytes of all pools."""
-        return sum(self.reaches[pool] * stream.rate * stream.row_bytes for pool, stream in self.pools.items())
+        return sum(self.bytes_within(pool, reach) for pool, reach in self.reaches.items())
+
+    def parts(self, pool: str) -> tuple[tuple[float, float], ...]:
+        """Up to which ages rows of a pool are kept, with the bytes per second of those that are."""
+        stream = self.pools[pool]
+        return self.kept_for.get(pool) or ((inf, stream.rate * stream.row_bytes),)
+
+    def bytes_within(self, pool: str, reach: float) -> float:
+        """The bytes of a pool up to an age."""
+        return sum(size * min(age, reach) for age, size in self.parts(pool))
+
+    def reach_of(self, pool: str, nbytes: float) -> float:
+        """Up to which age these bytes reach; infinite where all of the pool is less."""
+        begin = 0.0
+        for age in sorted({age for age, _ in self.parts(pool)}):
+            size = sum(one for far, one in self.parts(pool) if far >= age)
+            if size * (age - begin) >= nbytes:
+                return begin + nbytes / size if size else begin
+            nbytes, begin = nbytes - size * (age - begin), age
+        return inf
 
     def kept(self, shares: Mapping[str, float]) -> Load:
         """The load where only these shares of the rows are kept, chosen one by one."""
         streams = tuple(replace(stream, rate=stream.rate * shares[stream.name]) for stream in self.streams)
         made = [replace(one, per_second=one.per_second * prod(shares[s] for s in one.streams)) for one in self.made]
-        return replace(self, streams=streams, made=tuple(made))
+        kept_for = {
+            pool: tuple((age, size * shares[self.pools[pool].name]) for age, size in parts)
+            for pool, parts in self.kept_for.items()
+        }
+        return replace(self, streams=streams, made=tuple(made), kept_for=kept_for)
 
     def within(self, reaches: Mapping[str, float]) -> Load:
         """The load where pools reach no farther than this; pairs measured become fewer as the estimate does."""
