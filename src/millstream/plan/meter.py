@@ -86,6 +86,7 @@ class Meter:
         self._matches: dict[str, list[float]] = {}
         self._pairs, self._for_pairs, self._speed = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
         self._line = _Line()
+        self._sizes: dict[tuple[str, float], list[float]] = {}
         self._last: BatchFacts | None = None
 
     def saw(self, facts: BatchFacts, demands: Sequence[Demand], shares: Shares) -> None:
@@ -100,6 +101,12 @@ class Meter:
         _fade(self._speed, facts.event_seconds, facts.interval)
         self._line.add(float(sum(facts.kept.values())), facts.seconds)
         self._last = facts
+        self._sizes = {
+            # What a row takes varies as segments are merged.
+            (name, age): _faded(self._sizes.get((name, age), [0.0, 0.0]), size, 1.0)
+            for name, pool in facts.pools.items()
+            for age, size in pool.parts
+        }
         rates, held = self.rates, self.held
         for one in self._known(demands):
             # How many combinations of rows were met: of the rows kept, and of what pools hold of the windows.
@@ -165,13 +172,24 @@ class Meter:
             kept_for=self._kept_for(shares, queries),
         )
 
+    def parts(self, pool: str) -> list[tuple[float, float]]:
+        """Up to which ages rows of a pool are kept, with the bytes per second of those that are, in event time."""
+        return [(age, _mean(sums)) for (name, age), sums in self._sizes.items() if name == pool]
+
+    @property
+    def behind(self) -> float:
+        """The bytes of rows behind the watermark: they are there however short a pool reaches."""
+        pools = self._last.pools if self._last else {}
+        return sum(one.behind * sum(size for _, size in self.parts(name)) for name, one in pools.items())
+
     def _kept_for(self, shares: Shares, queries: Sequence[QueryDemand]) -> dict[str, tuple[tuple[float, float], ...]]:
         """What the pools of these queries would keep if nothing were shed."""
         streams = {pool: name for query in queries for pool, name in zip(query.pools, query.streams, strict=True)}
         found, speed = {}, self.speed
-        for name, pool in (self._last.pools if self._last else {}).items():
-            if name in streams and (share := shares.of([streams[name]])) > 0:
-                found[name] = tuple((age / speed, size * speed / share) for age, size in pool.parts)
+        for pool, stream in streams.items():
+            share = shares.of([stream])
+            if share > 0 and (parts := self.parts(pool)):
+                found[pool] = tuple((age / speed, size * speed / share) for age, size in parts)
         return found
 
 
@@ -202,8 +220,11 @@ def _demand(one: Demand, speed: float, selectivity: float = 0.0) -> QueryDemand:
 
 
 def _fade(sums: list[float], amount: float, of: float) -> None:
-    sums[0] = sums[0] * _KEPT + amount
-    sums[1] = sums[1] * _KEPT + of
+    sums[:] = _faded(sums, amount, of)
+
+
+def _faded(sums: Sequence[float], amount: float, of: float) -> list[float]:
+    return [sums[0] * _KEPT + amount, sums[1] * _KEPT + of]
 
 
 def _mean(sums: Sequence[float]) -> float:

@@ -16,8 +16,8 @@ from millstream.plan.load import Load
 from millstream.plan.meter import BatchFacts, Demand, Meter, Shares
 
 _ROOM, _QUIET = 0.8, 3
-_BETTER, _STEADY = 1.1, 0.05
-_LEAST, _NEAR = 0.2, 0.85
+_BETTER, _STEADY = 1.1, 0.08
+_LEAST, _NEAR, _MUCH, _KEPT = 0.2, 0.8, 1.2, 0.7
 _HALVED = 40
 
 
@@ -29,37 +29,43 @@ class Shrinking:
     def __init__(self) -> None:
         self.reaches: dict[str, float] = {}
         self._trim, self._calm = 1.0, 0
+        self._held: float | None = None
 
     def saw(self, facts: BatchFacts, demands: Sequence[Demand], meter: Meter, shares: Shares) -> bool:
         """After a batch that the meter has seen, decides about the next, of which these shares are kept; says whether
         something is new.
         """
         held = sum(pool.nbytes for pool in facts.pools.values())
+        self._held = held if self._held is None else _KEPT * self._held + (1 - _KEPT) * held
         if self.reaches:
-            # Rows expire a segment at a time, so pools hold somewhat more than the reaches say.
-            change = max(facts.memory / max(held, 1.0), 0.8) if held > facts.memory else 1.0
-            self._trim = min(max(self._trim * (1.05 if held < _NEAR * facts.memory else change), _LEAST), 1.0)
+            self._follow(held, facts.memory)
         elif held <= facts.memory:
             return False
         load = meter.load(demands, shares)
         kept = load.kept({stream.name: shares.of([stream.name]) for stream in load.streams})
-        # Rows behind the watermark are there however short the reach.
-        behind = sum(pool.behind * sum(size for _, size in pool.parts) for pool in facts.pools.values())
-        self._calm = self._calm + 1 if kept.bytes + behind <= _ROOM * facts.memory else 0
+        self._calm = self._calm + 1 if kept.bytes + meter.behind <= _ROOM * facts.memory else 0
         if self.reaches and self._calm >= _QUIET:
             self.reaches, self._trim = {}, 1.0
             return True
-        kept = replace(kept, memory=max(self._trim * facts.memory - behind, 0.0))
+        kept = replace(kept, memory=max(self._trim * facts.memory - meter.behind, 0.0))
         before = {pool: reach / meter.speed for pool, reach in self.reaches.items()}
         wanted = shrink(kept)
         if before and wanted.keys() == before.keys():
             same = _in_ratio(kept, before)
             if kept.within(wanted).results <= _BETTER * kept.within(same).results:
                 wanted = same
-            if not _differ(before, wanted, kept.reaches):
+            if _apart(kept, before, wanted) <= _STEADY * facts.memory:
                 return False
         self.reaches = {pool: reach * meter.speed for pool, reach in wanted.items()}
         return True
+
+    def _follow(self, held: float, memory: float) -> None:
+        """Rows expire many at a time, so pools hold more than the reaches say, by turns more and less."""
+        if held > _MUCH * memory:
+            self._trim *= memory / held
+        elif self._held is not None and not _NEAR * memory <= self._held <= memory:
+            self._trim *= min(max(memory / max(self._held, 1.0), 0.95), 1.05)
+        self._trim = min(max(self._trim, _LEAST), 1.0)
 
 
 def _in_ratio(load: Load, reaches: Mapping[str, float]) -> dict[str, float]:
@@ -78,8 +84,6 @@ def _in_ratio(load: Load, reaches: Mapping[str, float]) -> dict[str, float]:
     return scaled(low)
 
 
-def _differ(before: Mapping[str, float], after: Mapping[str, float], most: Mapping[str, float]) -> bool:
-    least = {pool: reach / 1000 for pool, reach in most.items()}
-    return any(
-        abs(after[pool] - reach) > max(_STEADY * max(after[pool], reach), least[pool]) for pool, reach in before.items()
-    )
+def _apart(load: Load, one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """By how many bytes pools would be cut or lengthened."""
+    return sum(abs(load.bytes_within(pool, one[pool]) - load.bytes_within(pool, other[pool])) for pool in one)
