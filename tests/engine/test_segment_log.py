@@ -36,6 +36,7 @@ class Side:
         self.hidden: dict[int, frozenset[str]] = {}
         self.batch = 0
         self.watermark = -(2**62)
+        self.shortest = 2**62
 
     def append(self, times: list[int], reach: int, hidden_from: frozenset[str] = frozenset()) -> None:
         self.batch += 1
@@ -60,7 +61,7 @@ class Side:
     def check(self) -> None:
         held = self.held()
         assert set(held.values()) <= {1}, "a row is held once"
-        needed = {one for one, time, reach in self.rows if time + reach > self.watermark}
+        needed = {one for one, time, reach in self.rows if time + min(reach, self.shortest) > self.watermark}
         assert needed <= held.keys(), "what is needed is held"
         assert len(self.rows) - self.log.expired == held.total()
         by_batch = [(segment.batch, segment.number) for segment in self.log.segments]
@@ -81,6 +82,7 @@ steps = st.lists(
         st.tuples(st.just("keep")),
         st.tuples(st.just("index"), st.sets(st.integers(0, 5))),
         st.tuples(st.just("scan")),
+        st.tuples(st.just("cut"), st.none() | st.integers(0, 25)),
     ),
     max_size=14,
 )
@@ -106,6 +108,9 @@ def test_nothing_that_is_needed_is_lost_and_what_units_name_stays(
                 side.log.tidy(side.watermark, {one.number for one in busy_ones}, spans)
                 now = {id(one) for one in side.log.segments}
                 assert all(id(one) in now for one in busy_ones), "the very same objects"
+            elif what == "cut":
+                side.log.farthest = rest[0]
+                side.shortest = min(side.shortest, 2**62 if rest[0] is None else rest[0])
             elif what == "scan":
                 side.log.is_indexed = False
             elif what == "index":
@@ -148,6 +153,17 @@ def test_a_row_goes_when_the_watermark_has_reached_its_time_plus_its_reach(reach
     assert len(side.log.segments) == 1
     side.log.tidy(7 + reach, set(), 1)
     assert not side.log.segments
+
+
+def test_where_memory_is_short_rows_go_earlier() -> None:
+    side = Side(MemoryStore())
+    side.append([0], 20)
+    side.append([9], 5)
+    side.log.farthest = 8
+    side.log.tidy(8, set(), 1)
+    assert side.held() == Counter({1: 1}), "of the first row eight of its twenty are over"
+    side.log.tidy(14, set(), 1)
+    assert not side.held(), "a shorter reach stays as it is"
 
 
 def test_what_has_expired_goes_and_small_neighbours_become_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -150,3 +151,30 @@ def test_three_streams_against_a_grid(seed: int) -> None:
         if other.bytes <= load.memory:
             grid = max(grid, other.results)
     assert kept.results >= 0.9 * grid
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(1, 50)), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(1, 50)), min_size=1, max_size=3),
+    st.floats(0.01, 0.99),
+)
+def test_rows_that_are_not_kept_as_long_take_no_memory_there(
+    a: list[tuple[int, int]], b: list[tuple[int, int]], share: float
+) -> None:
+    """Where selections let old rows go, the far slices are cheaper; against a grid of reaches."""
+    near, far = (QueryDemand(n, ("A", "B"), ((0, age), (0, age)), s) for n, age, s in (("n", 2, 0.02), ("f", 8, 0.01)))
+    parts = {"A": tuple((float(age), float(size)) for age, size in a), "B": tuple((float(x), float(y)) for x, y in b)}
+    load = Load(streams=(StreamRate("A", 3), StreamRate("B", 5)), queries=(near, far), kept_for=parts)
+    load = replace(load, memory=share * load.bytes)
+    reaches = shrink(load)
+
+    def size(reaches: dict[str, float]) -> float:
+        return sum(load.bytes_within(pool, reach) for pool, reach in reaches.items())
+
+    assert size(reaches) <= load.memory * (1 + 1e-9)
+    grid = [
+        load.within(tried).results
+        for one, other in product(np.linspace(0, 8, 33), repeat=2)
+        if size(tried := {"A": float(one), "B": float(other)}) <= load.memory
+    ]
+    assert load.within(reaches).results >= max(grid) * (1 - 1e-9)
