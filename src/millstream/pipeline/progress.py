@@ -39,7 +39,8 @@ class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
     `warnings` are those in force, about late and unreadable rows. `shed` are rows that were left out because too many
-    came, `completeness` the estimated share of each query's results that is there, if any were ever left out.
+    came, `completeness` the estimated share of each query's results that is there, if any were ever left out, and
+    `completeness_by` how it was estimated.
     `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
     `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
     done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
@@ -67,6 +68,7 @@ class BatchProgress:
     warnings: tuple[str, ...] = ()
     shed: Mapping[str, int] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
+    completeness_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -106,6 +108,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float 
         committed=done.committed,
         shed=done.shed.rows,
         completeness=done.completeness,
+        completeness_by=done.completeness_by,
     )
 
 

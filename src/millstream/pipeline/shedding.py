@@ -52,13 +52,13 @@ class Filter:
         return self._without(marked, layout, streams)
 
     def of_keys(self, rows: DataFrame, layout: Layout, code: str, route: str, routes: Routes) -> DataFrame:
-        """Leaves keys out: on every route, the same ones of all streams. Rows that go everywhere stay."""
+        """Leaves keys out: on every route, the same ones of all streams. Rows that are sent by no key stay."""
         if self.shares.keys >= 1:
             return rows
         low = sf.shiftrightunsigned(sf.shiftleft(sf.col(code), 64 - _BITS), 64 - _BITS)
         kept = (low < int(self.shares.keys * (1 << _BITS))) | sf.col(BAD).isNotNull()
-        if routes.everywhere:
-            kept = kept | sf.col(route).isin(*routes.everywhere)
+        if routes.without_key:
+            kept = kept | sf.col(route).isin(*routes.without_key)
         counting = {stream: sf.col(route) == number for number, stream in routes.counting.items()}
         return self._without(rows.withColumn(_KEPT, kept), layout, counting)
 
@@ -75,10 +75,12 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routes on which rows are counted, with their streams, and those that go everywhere."""
+    """The routes on which rows are counted, with their streams, and those on which rows go everywhere, or to the one
+    slot of a chain.
+    """
 
     counting: Mapping[int, int]
-    everywhere: Sequence[int]
+    without_key: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,9 @@ class Shedder:
     def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
         self.is_on = settings.overload != "later"
         self._overload = Overload(settings.overload, settings.overload_after / SECOND)
-        self._completeness = Completeness(
-            by_keys=settings.overload == "shed_keys", counted=saved.get("counted", {}) if self.is_on else {}
-        )
         self._rows: dict[str, int] = dict(saved.get("rows", {}))
+        self._by_keys = settings.overload == "shed_keys" if self.is_on else bool(saved.get("by_keys"))
+        self._completeness = Completeness(by_keys=self._by_keys, counted=saved.get("counted", {}))
 
     def filter(self, batch: int, horizons: Mapping[str, int]) -> Filter | None:
         """What the next batch leaves out; None where it keeps all."""
@@ -129,7 +130,7 @@ class Shedder:
         """Counts what a batch has left out."""
         for stream, rows in shed.rows.items():
             self._rows[stream] = self._rows.get(stream, 0) + rows
-        if not self.is_on:
+        if not self._counts:
             return
         least: dict[str, int] = {}
         kept: dict[str, int] = {}
@@ -146,7 +147,15 @@ class Shedder:
             first = max(least.get(stream, last), before.get(stream, least.get(stream, last)))
             share = self.shares.keys if not self.shares.rows else kept.get(stream, 0) / came
             stretches[stream] = Stretch(min(first, last), last, came, share)
-        self._completeness.saw(stretches, [member for chain in plan.chains for member in chain.members])
+        members = [member for chain in plan.chains for member in chain.members]
+        # Without a key there are no keys that could be left out.
+        keyless = {one.name for chain in plan.chains if not chain.keys for one in chain.members}
+        self._completeness.saw(stretches, members, keyless if self._by_keys else ())
+
+    @property
+    def _counts(self) -> bool:
+        """Whether it is counted what queries miss: what was shed once is missing for ever, whatever is set later."""
+        return self.is_on or bool(self._rows)
 
     def decide(self, facts: BatchFacts, plan: Plan) -> str:
         """What the next batch keeps, by what the last one took; says so where it is news."""
@@ -154,10 +163,23 @@ class Shedder:
 
     def completeness(self) -> dict[str, float]:
         """The estimated share of each query's results that is there; empty where nothing was ever shed."""
-        return self._completeness.shares() if self.is_on and self._rows else {}
+        return self._completeness.shares() if self._rows else {}
+
+    @property
+    def how(self) -> str:
+        """How that has been estimated; empty where nothing was ever shed."""
+        return self._completeness.how if self._rows else ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"rows": self._rows, "counted": self._completeness.to_json()} if self.is_on or self._rows else {}
+        if not self._counts:
+            return {}
+        return {
+            "rows": self._rows,
+            "by_keys": self._by_keys,
+            "counted": self._completeness.to_json(),
+            "completeness": {name: round(share, 4) for name, share in self.completeness().items()},
+            "completeness_by": self.how,
+        }
 
 
 def demand(chain: Chain, member: Member) -> Demand:

@@ -8,7 +8,7 @@ at a lower share are among those kept at a higher one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,11 @@ from millstream.plan.nodes import Member
 
 Floats = npt.NDArray[np.float64]
 _MOST = 512
+BY_ROWS = (
+    "from the rows kept of each stream in each batch; rows that were shed count as matching as often as the others"
+)
+BY_KEYS = "from the share of keys kept in each batch; keys that were shed count as matching as often as the others"
+"""How it is estimated, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,14 @@ class Completeness:
         self._past: dict[str, list[Stretch]] = {}
         self.counted = {name: Counted(*sums) for name, sums in (counted or {}).items()}
 
-    def saw(self, stretches: Mapping[str, Stretch], members: Iterable[Member]) -> None:
-        """A batch, for all queries in force."""
+    @property
+    def how(self) -> str:
+        return BY_KEYS if self._by_keys else BY_ROWS
+
+    def saw(
+        self, stretches: Mapping[str, Stretch], members: Iterable[Member], whole: Collection[str] = frozenset()
+    ) -> None:
+        """A batch, for all queries in force; of the `whole` ones nothing was shed."""
         past = {name: _Past.of(some) for name, some in self._past.items()}
         found: dict[str, Counted] = {}
         reach: dict[str, int] = {}
@@ -63,7 +74,7 @@ class Completeness:
                 reach[name] = max(reach.get(name, 0), member.reach(position) + member.streams[position].delay)
                 if name in stretches:
                     kept, every = self._met(member, position, stretches, past)
-                    sums.kept += kept
+                    sums.kept += every if member.name in whole else kept
                     sums.all += every
         self.counted = found
         for name, stretch in stretches.items():
