@@ -73,6 +73,39 @@ def test_the_view(golden: Golden) -> None:
     golden("view.txt", shown(view(history, "s")))
 
 
+def shedding(number: int, rows: int, **complete: float) -> BatchProgress:
+    shed = {"T": rows} if rows else {}
+    return replace(batch(number), shed=shed, completeness=complete, completeness_by="from the rows kept")
+
+
+def test_the_view_tells_what_was_shed_and_how_complete_queries_are(golden: Golden) -> None:
+    """What was shed stays in it when nothing is shed any more."""
+    batches = [batch(1), shedding(2, 600, near=0.8, far=0.75), shedding(3, 0, near=0.90004, far=0.99999)]
+    golden("view_shed.txt", shown(view(History.of(batches, {**WINDOWS, "new": "(-2 s, +2 s)"}), "s")))
+
+
+def test_a_line_tells_what_was_shed_and_how_complete_queries_are() -> None:
+    assert "shed" not in line(batch(1))
+    assert "complete" not in line(batch(1))
+    assert "600 shed  results about 75.0 % to 80.0 % complete" in line(shedding(2, 600, near=0.8, far=0.75))
+    later = line(shedding(3, 0, near=0.99999, far=0.99999))
+    assert "shed" not in later
+    assert "results about 99.9 % complete" in later
+
+
+def test_the_summary_tells_what_was_shed_and_how_complete_queries_are() -> None:
+    history = History.of([shedding(1, 600, near=0.5, far=0.4), shedding(2, 50, near=0.8, far=0.00001)], WINDOWS)
+    lines = list(summary_lines(history, "state/s", PLACES, {}))
+    assert "shed, because rows came too fast: T 650" in lines
+    assert "results are about 0.1 % to 80.0 % complete, estimated from the rows kept" in lines
+    (near,) = (one for one in lines if one.startswith("  near"))
+    assert " 80.0 % " in near
+    found = summary_json(history, "state/s", PLACES, error=None, stopped={})
+    assert found["shed"] == {"T": 650}
+    assert found["completeness_by"] == "from the rows kept"
+    assert [found["queries"][name]["completeness"] for name in ("near", "far")] == [0.8, 0.00001]
+
+
 def test_warnings_stand_on_top_of_the_view_and_in_the_summary() -> None:
     told = "50% of the rows of T are late or unreadable"
     history = History.of([batch(1), replace(batch(2), warnings=(told,))], WINDOWS)
@@ -185,7 +218,8 @@ def test_the_summary_for_machines() -> None:
     assert found["stopped"] == {"far": "ValueError: no"}
     assert found["batches"] == found["last_batch"] == 2
     assert found["rows_in"] == {"T": 2_000, "H": 1_000}
-    assert found["queries"]["far"] == {"rows": 4_000, "median": 0.25, "p99": 1.0, "results": "kafka sink"}
+    far = {"rows": 4_000, "median": 0.25, "p99": 1.0, "completeness": 1.0, "results": "kafka sink"}
+    assert found["queries"]["far"] == far
     assert found["error"] == "broken"
     last = batch(2, limit=50_000, on_disk=20_000, owing=7)
     short = summary_json(History.of([last], WINDOWS), "state/s", PLACES, error=None, stopped={})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from millstream.cli import main
 from millstream.engine.chain_manifest import ChainManifest
 from millstream.engine.pool_manifest import PoolManifest, SegmentEntry
 from millstream.engine.shard_manifest import ShardManifest
+from millstream.model.settings import Settings
 from millstream.pipeline.manifest import Manifest, SlotManifest
+from millstream.pipeline.measuring import Ratio, RunStatistics
 from millstream.pipeline.registry import Entry
+from millstream.pipeline.shedding import Shedder
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
 TYPES = {
@@ -42,6 +46,11 @@ RARE = Manifest(
     }
 )
 """Rows that are late for some chains only, a chain that has come later, and groups that have been spilled."""
+STATISTICS = RunStatistics(
+    rates={"A": Ratio(1, 2)}, arrivals={"A": Ratio(1, 2)}, passed={"p": Ratio(1, 2)}, joins={"c": Ratio(1, 2)}
+).to_json()
+SHED = {"rows": {"A": 1}, "by_keys": True, "counted": {"q": [1.0, 2.0]}}
+"""As the test of `shedding` finds them saved: this run sheds nothing."""
 LATER = "CREATE QUERY later AS SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND"
 MORE = """
 CREATE QUERY wrong AS
@@ -105,10 +114,12 @@ def ran(folder: Path) -> list[Any]:
 
 
 def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) -> None:
-    hold("millstream run --json", *ran)
+    hold("millstream run --json", *ran, {"shed": {"A": 1}, "completeness": {"q": 0.5}}, {"summary": {"shed": {"A": 1}}})
     place = folder / "state/clicks"
     written = [json.loads(path.read_text()) for path in place.glob("manifest/*.json")]
-    hold("manifest/&lt;batch&gt;.json", *written, json.loads(json.dumps({**written[0], **RARE.to_json()})))
+    settings = Settings(overload="shed_keys")
+    rare = replace(RARE, statistics=STATISTICS, shed=Shedder(settings, SHED).to_json())
+    hold("manifest/&lt;batch&gt;.json", *written, json.loads(json.dumps({**written[0], **rare.to_json()})))
     entries = [json.loads(path.read_text()) for path in place.glob("registry/*.json")]
     with_callback = {**entries[0], **Entry("add", 1, query="q", callbacks=("q",)).to_json()}
     hold("registry/&lt;number&gt;.json", *entries, json.loads(json.dumps(with_callback)))

@@ -26,7 +26,7 @@ def entry(nbytes: int, first: int, last: int, reach: int = 60) -> SegmentEntry:
 
 def report(slot: int, executor: str, a: list[SegmentEntry], b: list[SegmentEntry], watermark: int = 90) -> SlotReport:
     pools = {name: PoolManifest(watermark=watermark * S, segments=tuple(some)) for name, some in ((A, a), (B, b))}
-    return SlotReport(slot=slot, task=slot, token="t", executor=executor, state=ShardManifest(pools=pools))
+    return SlotReport(slot=slot, task=slot, token=f"t{slot}", executor=executor, state=ShardManifest(pools=pools))
 
 
 def test_the_fullest_executor_says_how_much_is_allowed() -> None:
@@ -45,7 +45,7 @@ def test_bytes_a_second_by_how_long_rows_are_kept() -> None:
     assert set(held) == {A}, "B holds nothing"
     assert held[A].nbytes == 1_400
     assert held[A].behind == 10
-    assert held[A].parts == ((5.0, pytest.approx(10.0)), (60.0, pytest.approx(30.0)))
+    assert dict(held[A].parts) == pytest.approx({5.0: 10.0, 60.0: 30.0})
     assert held[A].seconds == pytest.approx((600 * 50 + 800 * 40) / 1_400)
 
 

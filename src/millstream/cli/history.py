@@ -64,6 +64,7 @@ class History:
     rows_in: Counter[str] = field(default_factory=Counter)
     rows_out: Counter[str] = field(default_factory=Counter)
     late: Counter[str] = field(default_factory=Counter)
+    shed: Counter[str] = field(default_factory=Counter)
     waits: dict[str, Waits] = field(default_factory=dict)
     split: dict[str, float] = field(default_factory=dict)
     recent: deque[BatchProgress] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -85,6 +86,7 @@ class History:
         self.seconds += batch.seconds
         self.rows_in.update(batch.rows_in)
         self.late.update(batch.late)
+        self.shed.update(batch.shed)
         for query, response in batch.queries.items():
             self.rows_out[query] += response.rows
             self.waits.setdefault(query, Waits()).add(response.rows, response.median, response.p99)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from millstream.cli.history import History, parts
-from millstream.cli.words import bar, count, counted, memory, seconds, size
+from millstream.cli.words import bar, complete, count, counted, memory, seconds, share, size
 from millstream.model.interval import cut_text
 from millstream.pipeline.progress import BatchProgress, SliceState
 
@@ -41,6 +41,10 @@ def line(batch: BatchProgress) -> str:
         shown.append(memory(batch))
     if batch.late:
         shown.append(f"{count(sum(batch.late.values()))} late")
+    if batch.shed:
+        shown.append(f"{count(sum(batch.shed.values()))} shed")
+    if complete(batch):
+        shown.append(f"results {complete(batch)}")
     if batch.deferred:
         held = ", reading is held back" if batch.held_back else ""
         shown.append(f"{counted(batch.deferred, 'unit')} deferred{held}")
@@ -62,7 +66,8 @@ def view(history: History, title: str, now: float | None = None) -> RenderableTy
         Text(),
         _streams(history, last, now),
         Text(),
-        _queries(history, now),
+        _queries(history, last, now),
+        *_estimated(last),
         Text(),
         *_state(history, last),
         Text(),
@@ -80,7 +85,8 @@ def _table(*columns: str) -> Table:
 
 def _streams(history: History, last: BatchProgress, now: float | None) -> Table:
     """The streams. `behind` is how far a stream's greatest event time is behind the clock."""
-    table = _table("stream", "rows/s in", "rows in", "late", "behind")
+    is_short = any(history.shed.values())
+    table = _table("stream", "rows/s in", "rows in", "late", *(["shed"] if is_short else []), "behind")
     for stream in sorted({*history.rows_in, *last.lag_seconds}):
         lag = last.lag_seconds.get(stream)
         table.add_row(
@@ -88,13 +94,15 @@ def _streams(history: History, last: BatchProgress, now: float | None) -> Table:
             count(history.rate_in(stream, now)),
             count(history.rows_in[stream]),
             count(history.late[stream]),
+            *([count(history.shed[stream])] if is_short else []),
             "-" if lag is None else seconds(max(0.0, lag)),
         )
     return table
 
 
-def _queries(history: History, now: float | None) -> Table:
-    table = _table("query", "window", "rows/s out", "rows out", "median", "p99")
+def _queries(history: History, last: BatchProgress, now: float | None) -> Table:
+    estimated = ["complete"] if last.completeness else []
+    table = _table("query", "window", "rows/s out", "rows out", "median", "p99", *estimated)
     names = history.queries()
     shown = names if len(names) <= _QUERIES else sorted(names, key=lambda name: -history.rows_out[name])[:_QUERIES]
     for name in shown:
@@ -106,6 +114,7 @@ def _queries(history: History, now: float | None) -> Table:
             count(history.rows_out[name]),
             seconds(waits.median) if waits else "-",
             seconds(waits.p99) if waits else "-",
+            *([share(last.completeness[name]) if name in last.completeness else "-"] if estimated else []),
         )
     if len(names) > len(shown):
         rest = len(names) - len(shown)
@@ -116,6 +125,11 @@ def _queries(history: History, now: float | None) -> Table:
             count(history.rows_out.total() - sum(history.rows_out[name] for name in shown)),
         )
     return table
+
+
+def _estimated(last: BatchProgress) -> list[RenderableType]:
+    """How completeness was estimated, where rows have been shed."""
+    return [Text(f"complete: estimated {last.completeness_by}", style="dim")] if last.completeness else []
 
 
 def _state(history: History, last: BatchProgress) -> list[RenderableType]:

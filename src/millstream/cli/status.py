@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from millstream.cli.script import functions_option, read_functions
-from millstream.cli.words import count, counted, near, seconds, size
+from millstream.cli.words import count, counted, near, seconds, share, size
 
 _MOST_FILES = 2_000
 
@@ -45,6 +45,7 @@ def status_json(changes: Any) -> dict[str, Any]:
     delays = _delays(in_force.declarations)
     segments = [one for slot in last.slots.values() for one in slot.shard.segments] if last else []
     running = directory.is_running()
+    shed = last.shed if last else {}
     return {
         "directory": directory.location,
         "running": running,
@@ -59,9 +60,13 @@ def status_json(changes: Any) -> dict[str, Any]:
                 "lag_seconds": now - greatest / 1e6,
                 "rows_in": told.get("rows_in", {}).get(name, 0),
                 "late": told.get("late", {}).get(name, 0),
+                "shed": told.get("shed", {}).get(name, 0),
+                "shed_ever": shed.get("rows", {}).get(name, 0),
             }
             for name, greatest in sorted((last.greatest if last else {}).items())
         },
+        "completeness": {name: shed.get("completeness", {}).get(name, 1.0) for name in in_force.queries},
+        "completeness_by": shed.get("completeness_by", ""),
         "queries": {name: told.get("rows_out", {}).get(name, 0) for name in in_force.queries},
         "state_rows": sum(one.rows for one in segments),
         "state_bytes": sum(one.nbytes for one in segments),
@@ -92,12 +97,16 @@ def status_lines(found: dict[str, Any], now: float) -> Iterator[str]:
     yield f"batch {count(found['batch'])}{committed}" if found["batch"] else "no batch has been committed"
     for name, one in found["streams"].items():
         late = f", {count(one['late'])} late or unreadable" if one["late"] else ""
+        shed = f", {count(one['shed_ever'])} shed since the beginning" if one["shed_ever"] else ""
         yield (
-            f"stream {name}: {count(one['rows_in'])} rows in{late}, up to {moments.text(one['greatest_us'])},"
+            f"stream {name}: {count(one['rows_in'])} rows in{late}{shed}, up to {moments.text(one['greatest_us'])},"
             f" watermark {moments.text(one['watermark_us'])}"
         )
     for name, rows in found["queries"].items():
-        yield f"query {name}: {counted(rows, 'row')} out"
+        short = f", about {share(found['completeness'][name])} complete" if found["completeness_by"] else ""
+        yield f"query {name}: {counted(rows, 'row')} out{short}"
+    if found["completeness_by"]:
+        yield f"completeness is estimated {found['completeness_by']}"
     waiting = f", {counted(found['deferred'], 'unit')} deferred" if found["deferred"] else ""
     waiting += f", {counted(found['owing'], 'group')} owing results" if found["owing"] else ""
     yield f"state {count(found['state_rows'])} rows, {size(found['state_bytes'])}{waiting}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millstream.cli.history import DELIVER, History
-from millstream.cli.words import count, counted, memory, near, seconds, size
+from millstream.cli.words import complete, count, counted, memory, near, seconds, share, size
 
 
 def summary_lines(
@@ -24,6 +24,11 @@ def summary_lines(
     late = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.late.items()) if number)
     if late:
         yield f"late or unreadable, kept in {near(directory)}/late: {late}"
+    shed = ", ".join(f"{stream} {count(number)}" for stream, number in sorted(history.shed.items()) if number)
+    if shed:
+        yield f"shed, because rows came too fast: {shed}"
+    if last.completeness:
+        yield f"results are {complete(last)}, estimated {last.completeness_by}"
     yield from (f"warning: {warning}" for warning in last.warnings)
     split = ", ".join(f"{part} {seconds(spent)}" for part, spent in history.split.items())
     yield f"time in batches {seconds(history.seconds)}: {split}"
@@ -38,11 +43,13 @@ def summary_lines(
     wide = max((len(name) for name in names), default=0)
     numbers = {name: count(history.rows_out[name]) for name in names}
     long = max((len(number) for number in numbers.values()), default=0)
-    yield "rows out, response (median, p99), results:"
+    yield f"rows out, response (median, p99), {'about complete, ' if last.completeness else ''}results:"
     for name in names:
         waits = history.waits.get(name)
         times = f"{seconds(waits.median):>8} {seconds(waits.p99):>8}" if waits else f"{'-':>8} {'-':>8}"
         place = near(places[name]) if name in places else "stopped" if name in stopped else "dropped"
+        if last.completeness:
+            times += f"  {share(last.completeness[name]) if name in last.completeness else '-':>7}"
         yield f"  {name:{wide}}  {numbers[name]:>{long}}  {times}  {place}"
     yield from _stopped(stopped)
 
@@ -66,15 +73,18 @@ def summary_json(
         "seconds": last.committed - history.began if last else 0.0,
         "rows_in": dict(history.rows_in),
         "late": dict(history.late),
+        "shed": dict(history.shed),
         "queries": {
             name: {
                 "rows": history.rows_out[name],
                 "median": history.waits[name].median if name in history.waits else None,
                 "p99": history.waits[name].p99 if name in history.waits else None,
+                "completeness": last.completeness.get(name, 1.0) if last else 1.0,
                 "results": places.get(name),
             }
             for name in history.queries()
         },
+        "completeness_by": last.completeness_by if last else "",
         "state_rows": last.state_rows if last else 0,
         "state_bytes": last.state_bytes if last else 0,
         "memory_bytes": last.memory_bytes if last else 0,

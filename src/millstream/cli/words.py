@@ -34,6 +34,19 @@ def memory(batch: BatchProgress) -> str:
     )
 
 
+def share(part: float) -> str:
+    """'93.1 %'. Only all is 100 %, and only nothing is 0 %."""
+    return f"{min(max(100 * part, 0.1 if part > 0 else 0.0), 100.0 if part >= 1 else 99.9):.1f} %"
+
+
+def complete(batch: BatchProgress) -> str:
+    """How complete queries are, from the least on; empty where no rows were ever shed."""
+    if not batch.completeness:
+        return ""
+    least, most = min(batch.completeness.values()), max(batch.completeness.values())
+    return f"about {share(least)}{'' if share(least) == share(most) else f' to {share(most)}'} complete"
+
+
 def owing(groups: int) -> str:
     return f"{counted(groups, 'group')} {'owes' if groups == 1 else 'owe'} results"
 

@@ -68,14 +68,13 @@ class KeySketch:
         self._before: Codes = np.empty(0, dtype=np.uint64)
         self._batches = 0
 
-    def add(self, keys: Codes) -> None:
+    def add(self, keys: Codes, *, distinct: bool = False) -> None:
+        """Codes of rows; where `distinct`, each once."""
         mixed = keys << _GROUP_BITS
         if len(self._now) == _KEPT:
             mixed = mixed[mixed < self._now[-1]]
-        if len(mixed) > _KEPT and len(self._now) < _KEPT:
-            # Far fewer have to be sorted; that the least are all among them is near certain, and only an estimate.
-            near = np.partition(mixed, _KEPT)[: 4 * _KEPT] if len(mixed) > 4 * _KEPT else mixed
-            mixed = near
+        if distinct and len(mixed) > _KEPT:
+            mixed = np.partition(mixed, _KEPT)[:_KEPT]  # so that far fewer have to be sorted
         if len(mixed):
             self._now = np.unique(np.concatenate((self._now, mixed)))[:_KEPT]
 

@@ -96,7 +96,7 @@ class PoolRun:
         for some, _ in rows:
             self.sampler.look(some, self.times)
         for segment in made:
-            self.sketch.add(segment.keys)
+            self.sketch.add(segment.keys, distinct=segment.is_indexed)
         self._taken += count
         self.fresh, self._waiting = made, made
 

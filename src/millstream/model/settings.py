@@ -54,7 +54,9 @@ class Settings:
         setting = known.get(name.lower())
         if setting is None:
             raise ScriptError(
-                f'no setting "{name}"', f"the settings are {listing(known, 30)}", did_you_mean(name, known, "Use one.")
+                f'no setting "{name}"',
+                f"the settings are {listing(known, len(known))}",
+                did_you_mean(name, known, "Use one."),
             )
         changed: dict[str, Any] = {setting.name: setting.check(value)}
         return replace(self, **changed)

@@ -6,7 +6,7 @@ in the manifest, so that a run goes on with what the one before has learned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,7 +49,7 @@ Ratios = dict[str, Ratio]
 class RunStatistics:
     """`rates` are rows per second of event time by stream, `arrivals` rows per second of the clock. `keys` are counted
     by pool, `passed` is by pool and selection the share that passes, `joins` by chain the share of pairs that match,
-    `steps` the nanoseconds of each step.
+    `steps` the nanoseconds of each step, and `spent` the milliseconds of all steps per second of event time.
     """
 
     batches: int = 0
@@ -59,6 +59,8 @@ class RunStatistics:
     passed: Ratios = field(default_factory=dict)
     joins: Ratios = field(default_factory=dict)
     steps: Ratios = field(default_factory=dict)
+    spent: Ratio = field(default_factory=Ratio)
+    _of: Plan | None = field(default=None, repr=False, compare=False)
 
     def learn(
         self,
@@ -74,14 +76,21 @@ class RunStatistics:
         in which its rows came; None where that is not known.
         """
         self.batches += 1
+        self._forget(plan)
+        moved = []
         for stream, count in rows.items():
             went_on = after.get(stream, 0) - before[stream] if stream in before else 0
             if went_on > 0:
                 self.rates.setdefault(stream, Ratio()).add(count, went_on / SECOND)
+                moved.append(went_on / SECOND)
             if seconds:
                 self.arrivals.setdefault(stream, Ratio()).add(count, seconds)
+        total = 0
         for name, nanoseconds, times in _steps(measured):
             self.steps.setdefault(name, Ratio()).add(nanoseconds, times)
+            total += nanoseconds
+        if moved:
+            self.spent.add(total / 1e6, sum(moved) / len(moved))
         for chain in plan.chains:
             counts = [one.pairs[chain.signature] for one in measured if chain.signature in one.pairs]
             within = sum(one.candidates for one in counts)
@@ -96,6 +105,18 @@ class RunStatistics:
                 self.keys[pool.name] = count_now if known is None else known * _KEPT + count_now * (1 - _KEPT)
         for name, of, amount in _passed(measured):
             self.passed.setdefault(name, Ratio()).add(amount, of)
+
+    def _forget(self, plan: Plan) -> None:
+        """What is no longer in the plan: queries come and go, and the manifest must not grow with them."""
+        if plan is self._of:
+            return
+        self._of = plan
+        streams, chains = {one.name for one in plan.script.streams}, {chain.signature for chain in plan.chains}
+        asked = {f"{pool} {condition_name(condition)}" for _, condition, pool in _selections(plan)}
+        pools = {pool.name for pool in plan.pools}
+        self.rates, self.arrivals = _only(self.rates, streams), _only(self.arrivals, streams)
+        self.joins, self.passed = _only(self.joins, chains), _only(self.passed, asked)
+        self.keys = {name: count for name, count in self.keys.items() if name in pools}
 
     def statistics(self, plan: Plan) -> Statistics:
         """What the planner may use instead of hints."""
@@ -134,21 +155,31 @@ class RunStatistics:
 
     def to_json(self) -> dict[str, Any]:
         ratios = {name: _to_json(getattr(self, name)) for name in _RATIOS}
-        return {"batches": self.batches, "keys": {name: round(one, 1) for name, one in self.keys.items()}, **ratios}
+        keys = {name: round(one, 1) for name, one in self.keys.items()}
+        return {"batches": self.batches, "keys": keys, "spent": _pair(self.spent), **ratios}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> RunStatistics:
         if not saved:
             return cls()
-        ratios = {name: {key: Ratio(*one) for key, one in saved[name].items()} for name in _RATIOS}
-        return cls(batches=saved["batches"], keys=dict(saved["keys"]), **ratios)
+        ratios: dict[str, Any] = {name: {key: Ratio(*one) for key, one in saved[name].items()} for name in _RATIOS}
+        spent = Ratio(*saved.get("spent", (0.0, 0.0)))
+        return cls(batches=saved["batches"], keys=dict(saved["keys"]), spent=spent, **ratios)
 
 
 _RATIOS = ("rates", "arrivals", "passed", "joins", "steps")
 
 
 def _to_json(ratios: Ratios) -> dict[str, list[float]]:
-    return {name: [float(f"{one.amount:.6g}"), float(f"{one.of:.6g}")] for name, one in ratios.items()}
+    return {name: _pair(one) for name, one in ratios.items()}
+
+
+def _pair(ratio: Ratio) -> list[float]:
+    return [float(f"{ratio.amount:.6g}"), float(f"{ratio.of:.6g}")]
+
+
+def _only(ratios: Ratios, names: Container[str]) -> Ratios:
+    return {name: one for name, one in ratios.items() if name in names}
 
 
 def _values(ratios: Ratios) -> dict[str, float]:

@@ -39,8 +39,9 @@ class BatchProgress:
     """One batch. Seconds are wall time on the driver; those of the slots are of the slowest slot.
 
     `warnings` are those in force, about late and unreadable rows. `shed` are rows that were left out because too many
-    came, `reaches` for how many seconds pools keep rows that are cut short because memory is, and `completeness` the
-    estimated share of each query's results that is there, if rows were ever left out or cut.
+    came, `reaches` for how many seconds pools keep rows that are cut short because memory is, `completeness` the
+    estimated share of each query's results that is there, if rows were ever left out or cut, and `completeness_by` how
+    it was estimated.
     `memory_bytes` of the state are in memory, of the `memory_limit` of all executors (0 where there is none), and
     `disk_bytes` on disk only; `owing` partition groups have results that wait for it. `adaptation` says what has been
     done about memory, and why. `held_back` says that new rows had to wait for this batch, `committed` is the time of
@@ -69,6 +70,7 @@ class BatchProgress:
     shed: Mapping[str, int] = field(default_factory=dict)
     completeness: Mapping[str, float] = field(default_factory=dict)
     reaches: Mapping[str, float] = field(default_factory=dict)
+    completeness_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
         shown = asdict(self)
@@ -109,6 +111,7 @@ def progress(done: CommittedBatch, *, held_back: bool = False, delivered: float 
         shed=done.shed.rows,
         completeness=done.completeness,
         reaches=done.reaches,
+        completeness_by=done.completeness_by,
     )
 
 

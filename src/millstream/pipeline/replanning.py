@@ -6,6 +6,7 @@ unless it is better by twice the margin: measurements vary, and plans must not t
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from millstream.model.settings import Settings
@@ -17,6 +18,9 @@ from millstream.plan.replan import cost_of, differences, replanned
 
 _WARM = 3
 """So many batches must have been measured before anything is believed."""
+_QUICK = 0.02
+_PACE = 100
+"""Planning that takes longer than `_QUICK` seconds is repeated when batches have taken so many times as long since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Choice:
     why: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Effect:
     """A change whose effect is being measured: the cost per row before it, and after."""
 
@@ -40,7 +44,7 @@ class _Effect:
 class Replanner:
     """Compares the plan in use with the best one for what has been measured, batch by batch."""
 
-    def __init__(self, settings: Settings, calibration: Calibration | None) -> None:
+    def __init__(self, settings: Settings, calibration: Calibration | None, *, adopted: bool = False) -> None:
         self._is_on = settings.replan == "on" and settings.costs == "calibrated"
         self._margin, self._wait = settings.replan_margin, settings.replan_batches
         self._base = calibration or Calibration()
@@ -48,20 +52,37 @@ class Replanner:
         self._since_change = 0
         self._left: set[str] = set()
         self._effect: _Effect | None = None
-        self.adopted = False
-        """Whether the plan in use has been chosen by measurements."""
+        self._rest = 0.0
+        self._adopted = adopted
+        self._declared: Plan | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether plans are chosen by measurements: once one was, in this run or before."""
+        return self._is_on and self._adopted
 
     def at_start(self, plan: Plan, known: RunStatistics) -> Plan:
-        """The plan for a changed script: by measurements, where those have chosen the one before."""
-        return self._best(plan, known) if self._is_on and self.adopted else plan
+        """The plan at the start of a run and for a changed script: by measurements, where those have chosen before."""
+        self._declared = plan
+        return self._best(plan, known) if self.adopted else plan
 
-    def look(self, plan: Plan, known: RunStatistics) -> Choice | None:
-        """Another plan to be used from the next batch on, where it has been better for long enough."""
-        if not self._is_on or known.batches < _WARM:
+    def look(self, plan: Plan, known: RunStatistics, seconds: float = 0.0) -> Choice | None:
+        """Another plan to be used from the next batch on, where it has been better for long enough. `seconds` is how
+        long the last batch took.
+        """
+        self._rest -= seconds
+        if not self._is_on or known.batches < _WARM or self._rest > 0:
             return None
+        began = time.perf_counter()
+        choice = self._compare(plan, known)
+        took = time.perf_counter() - began
+        self._rest = _PACE * took if took > _QUICK else 0.0
+        return choice
+
+    def _compare(self, plan: Plan, known: RunStatistics) -> Choice | None:
         self._since_change += 1
         statistics, costs = known.statistics(plan), self._costs(plan, known)
-        best = replanned(plan, statistics, costs)
+        best = replanned(self._declared or plan, statistics, costs)
         changes = list(differences(plan, best))
         if not changes:
             self._better_for = 0
@@ -72,13 +93,13 @@ class Replanner:
         if self._better_for < self._wait or self._since_change <= self._wait:
             return None
         self._left.add(_name(plan))
-        self._better_for, self._since_change, self.adopted = 0, 0, True
+        self._better_for, self._since_change, self._adopted = 0, 0, True
         saved = 100 * (1 - then / now)
         return Choice(best, f"the plan is chosen again: {'; '.join(changes)}; {saved:.0f} % cheaper as measured")
 
     def changed(self, batch: int, cost: float) -> None:
         """A change takes effect after this batch; a row has cost so many seconds before it."""
-        self._effect = _Effect(batch, cost)
+        self._effect = _Effect(batch=batch, before=cost)
 
     def effect(self, cost: float) -> str:
         """What the last change has brought, once some batches have shown it; empty before, and after it was told."""

@@ -47,6 +47,11 @@ class Route:
         return self.spread.key
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether a row's key says where it goes."""
+        return bool(self.key) and not self.spread.everywhere
+
+    @property
     def coding(self) -> str:
         """How codes are computed from keys; recorded in the manifest, since state is found by code."""
         if self.spread.everywhere:
@@ -76,7 +81,7 @@ class Routing:
             route = Route(numbers[pool.stream.name], pool.spread)
             ways[pool.name] = routes.setdefault(route, len(routes))
         first: dict[int, int] = {}
-        for route, number in routes.items():
+        for route, number in sorted(routes.items(), key=lambda one: not one[0].is_keyed):
             first.setdefault(route.stream, number)
         return cls(layout=layout, routes=tuple(routes), ways=ways, counting=frozenset(first.values()))
 
@@ -138,7 +143,7 @@ class Router:
         self._layout = layout
         self._routes = Routes(
             {number: routes[number].stream for number in routing.counting},
-            [number for number, one in enumerate(routes) if one.spread.everywhere],
+            [number for number, one in enumerate(routes) if not one.is_keyed],
         )
 
     def routed(self, rows: DataFrame, shed: Filter | None = None) -> DataFrame:

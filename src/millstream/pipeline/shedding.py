@@ -19,7 +19,7 @@ from millstream.model.duration import SECOND
 from millstream.model.settings import Settings
 from millstream.pipeline.holding import Lines, allowed, pools_held
 from millstream.pipeline.layout import BAD, STREAM, Layout
-from millstream.plan.completeness import Completeness, Stretch
+from millstream.plan.completeness import BY_TIME, Completeness, Stretch
 from millstream.plan.meter import ALL, BatchFacts, Demand, Shares
 from millstream.plan.nodes import LEFT, RIGHT, Chain, Member, Plan, PoolName
 from millstream.plan.overload import Overload
@@ -57,13 +57,13 @@ class Filter:
         return self._without(marked, layout, streams)
 
     def of_keys(self, rows: DataFrame, layout: Layout, code: str, route: str, routes: Routes) -> DataFrame:
-        """Leaves keys out: on every route, the same ones of all streams. Rows that go everywhere stay."""
+        """Leaves keys out: on every route, the same ones of all streams. Rows that are sent by no key stay."""
         if self.shares.keys >= 1:
             return rows
         low = sf.shiftrightunsigned(sf.shiftleft(sf.col(code), 64 - _BITS), 64 - _BITS)
         kept = (low < int(self.shares.keys * (1 << _BITS))) | sf.col(BAD).isNotNull()
-        if routes.everywhere:
-            kept = kept | sf.col(route).isin(*routes.everywhere)
+        if routes.without_key:
+            kept = kept | sf.col(route).isin(*routes.without_key)
         counting = {stream: sf.col(route) == number for number, stream in routes.counting.items()}
         return self._without(rows.withColumn(_KEPT, kept), layout, counting)
 
@@ -80,10 +80,12 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routes on which rows are counted, with their streams, and those that go everywhere."""
+    """The routes on which rows are counted, with their streams, and those on which rows go everywhere, or to the one
+    slot of a chain.
+    """
 
     counting: Mapping[int, int]
-    everywhere: Sequence[int]
+    without_key: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,9 @@ class Shedder:
         self._shrinking = Shrinking()
         self._lines = Lines(saved.get("gone_before_us", {}))
         self._overload = Overload(settings.overload, settings.overload_after / SECOND)
-        self._completeness = Completeness(
-            by_keys=settings.overload == "shed_keys", counted=saved.get("counted", {}) if self.is_on else {}
-        )
         self._rows: dict[str, int] = dict(saved.get("rows", {}))
+        self._by_keys = settings.overload == "shed_keys" if settings.overload != "later" else bool(saved.get("by_keys"))
+        self._completeness = Completeness(by_keys=self._by_keys, counted=saved.get("counted", {}))
 
     def filter(self, batch: int, horizons: Mapping[str, int]) -> Filter | None:
         """What the next batch leaves out; None where it keeps all."""
@@ -145,7 +146,7 @@ class Shedder:
         """Counts what a batch has left out."""
         for stream, rows in shed.rows.items():
             self._rows[stream] = self._rows.get(stream, 0) + rows
-        if not self.is_on:
+        if not self._counts:
             return
         least: dict[str, int] = {}
         kept: dict[str, int] = {}
@@ -162,9 +163,23 @@ class Shedder:
             first = max(least.get(stream, last), before.get(stream, least.get(stream, last)))
             share = self.shares.keys if not self.shares.rows else kept.get(stream, 0) / came
             stretches[stream] = Stretch(min(first, last), last, came, share)
+        members = [member for chain in plan.chains for member in chain.members]
+        # Without a key there are no keys that could be left out.
+        keyless = {one.name for chain in plan.chains if not chain.keys for one in chain.members}
         self._lines.cut(self.reaches, reports)
         floors = self._lines.floors(plan, reports) if self._lines.lines else {}
-        self._completeness.saw(stretches, [member for chain in plan.chains for member in chain.members], floors)
+        self._completeness.saw(stretches, members, keyless if self._by_keys else (), floors)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether it is counted what queries miss: what was shed or cut once is missing for ever, whatever is set
+        later.
+        """
+        return self.is_on or self._misses
+
+    @property
+    def _misses(self) -> bool:
+        return bool(self._rows or self._lines.lines)
 
     def decide(self, facts: BatchFacts, plan: Plan) -> list[str]:
         """What the next batch keeps, by what the last one took; says what is news."""
@@ -193,13 +208,24 @@ class Shedder:
 
     def completeness(self) -> dict[str, float]:
         """The estimated share of each query's results that is there; empty where nothing was ever shed or cut."""
-        return self._completeness.shares() if self.is_on and (self._rows or self._lines.lines) else {}
+        return self._completeness.shares() if self._misses else {}
+
+    @property
+    def how(self) -> str:
+        """How that has been estimated; empty where nothing was ever shed or cut."""
+        return "; ".join(([self._completeness.how] if self._rows else []) + ([BY_TIME] if self._lines.lines else []))
 
     def to_json(self) -> dict[str, Any]:
-        if not self.is_on and not self._rows:
+        if not self._counts:
             return {}
-        counted = self._completeness.to_json()
-        return {"rows": self._rows, "counted": counted, "gone_before_us": self._lines.lines}
+        return {
+            "rows": self._rows,
+            "by_keys": self._by_keys,
+            "gone_before_us": self._lines.lines,
+            "counted": self._completeness.to_json(),
+            "completeness": {name: round(share, 4) for name, share in self.completeness().items()},
+            "completeness_by": self.how,
+        }
 
 
 def demand(chain: Chain, member: Member) -> Demand:

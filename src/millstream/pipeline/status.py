@@ -28,12 +28,14 @@ class StatusFile:
         self._batches = 0
         self._rows_in: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
+        self._shed: Counter[str] = Counter()
         self._rows_out: Counter[str] = Counter()
 
     def write(self, batch: BatchProgress, warnings: Iterable[str]) -> None:
         self._batches += 1
         self._rows_in.update(batch.rows_in)
         self._late.update(batch.late)
+        self._shed.update(batch.shed)
         self._rows_out.update({name: one.rows for name, one in batch.queries.items()})
         if not self._files.is_local and time.time() - self._written < _EVERY_SECONDS:
             return
@@ -44,6 +46,7 @@ class StatusFile:
             "batches": self._batches,
             "rows_in": dict(self._rows_in),
             "late": dict(self._late),
+            "shed": dict(self._shed),
             "rows_out": dict(self._rows_out),
             "warnings": list(warnings),
             "last": batch.to_json(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,7 @@ from millstream.model.functions import Function
 from millstream.pipeline import manifest as manifests
 from millstream.pipeline.adapting import Adapting, short
 from millstream.pipeline.checkpoint import Checkpoint
+from millstream.pipeline.chosen import Change, Chosen
 from millstream.pipeline.directory import Directory
 from millstream.pipeline.durable import Folders
 from millstream.pipeline.follows import check_follows, check_whole
@@ -61,6 +62,7 @@ class CommittedBatch:
     shed: Shed = NOTHING
     completeness: Mapping[str, float] = field(default_factory=dict)
     reaches: Mapping[str, float] = field(default_factory=dict)
+    completeness_by: str = ""
     came_in: float | None = None
     """In how many seconds its rows have come; None where that is not known, or it had none."""
     before: Mapping[str, int] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class Stepper:
         self._calibration = calibration
         self._replanner: Replanner | None = None
         self._shedder: Shedder | None = None
+        self._chosen = Chosen()
         self._last_began: float | None = None
 
     @property
@@ -118,9 +121,12 @@ class Stepper:
     def use(self, plan: Plan, since: Mapping[str, int], targets: Mapping[str, Target]) -> None:
         """Sets the plan from the next batch on."""
         if self._replanner is None or self._shedder is None:
-            self._replanner = Replanner(plan.script.settings, self._calibration)
+            self._chosen = Chosen.read(self._directory.files)
+            adopted = bool(self._chosen.statistics)
+            self._replanner = Replanner(plan.script.settings, self._calibration, adopted=adopted)
             self._shedder = Shedder(plan.script.settings, self.manifest.shed)
         plan = self._replanner.at_start(plan, self.statistics)
+        self._choose(plan, self._chosen)
         late = f"{self._directory.location}/late"
         routing = Routing.of(plan)
         check_codings(self.manifest.codings, routing.codings(), self._directory.location)
@@ -251,6 +257,7 @@ class Stepper:
             shed=shed,
             completeness=self._shedder.completeness(),
             reaches=self._shedder.shown_reaches(plan),
+            completeness_by=self._shedder.how,
             began=began,
             worked=worked,
             came_in=came_in,
@@ -286,14 +293,26 @@ class Stepper:
             told += self._shedder.decide(found, done.plan)
         joined = sum(sum(report.measured.steps.spent.values()) for report in done.reports) / 1e9
         cost = joined / max(sum(_counts(done.reports).values()), 1)
-        told.append(self._replanner.effect(cost))
-        choice = self._replanner.look(self._slot_plan.plan, self.statistics)
+        effect = self._replanner.effect(cost)
+        if effect:
+            self._choose(self._slot_plan.plan, self._chosen.with_effect(effect), again=False)
+            told.append(effect)
+        choice = self._replanner.look(self._slot_plan.plan, self.statistics, seconds)
         if choice is not None:
             self._slot_plan = replace(self._slot_plan, version=uuid.uuid4().hex, plan=choice.plan)
             self._packed = packed(self._slot_plan)
             self._replanner.changed(done.manifest.batch, cost)
+            self._choose(choice.plan, self._chosen.with_change(Change(done.manifest.batch, choice.why)))
             told.append(choice.why)
         return [one for one in told if one]
+
+    def _choose(self, plan: Plan, chosen: Chosen, *, again: bool = True) -> None:
+        """Writes down what has chosen the plan in use; the statistics of now, where it was chosen again by these."""
+        if again and self._replanner is not None:
+            chosen = replace(chosen, statistics=self.statistics.to_json() if self._replanner.adopted else {})
+        calibration = asdict(self._calibration or Calibration())
+        self._chosen = replace(chosen, settings=asdict(plan.script.settings), calibration=calibration)
+        self._chosen.write(self._directory.files)
 
     def _commit(self, after: Manifest, *, sync: bool) -> Manifest:
         """Commits once everything the batch relies on is durable and the directory is still held by this run."""

@@ -9,7 +9,7 @@ gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,12 @@ from millstream.plan.nodes import Member
 
 Floats = npt.NDArray[np.float64]
 _MOST = 512
+BY_ROWS = (
+    "from the rows kept of each stream in each batch; rows that were shed count as matching as often as the others"
+)
+BY_KEYS = "from the share of keys kept in each batch; keys that were shed count as matching as often as the others"
+BY_TIME = "from the times before which rows were gone because memory was short"
+"""How it is estimated, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +58,19 @@ class Completeness:
         self._past: dict[str, list[Stretch]] = {}
         self.counted = {name: Counted(*sums) for name, sums in (counted or {}).items()}
 
+    @property
+    def how(self) -> str:
+        return BY_KEYS if self._by_keys else BY_ROWS
+
     def saw(
         self,
         stretches: Mapping[str, Stretch],
         members: Iterable[Member],
+        whole: Collection[str] = frozenset(),
         floors: Mapping[str, Sequence[float | None]] | None = None,
     ) -> None:
-        """A batch, for all queries in force. `floors` says for each, at each position, before which time rows were gone
-        because memory was short.
+        """A batch, for all queries in force; of the `whole` ones nothing was shed. `floors` says for each, at each
+        position, before which time rows were gone because memory was short.
         """
         past = {name: _Past.of(some) for name, some in self._past.items()}
         found: dict[str, Counted] = {}
@@ -71,7 +82,7 @@ class Completeness:
                 reach[name] = max(reach.get(name, 0), member.reach(position) + member.streams[position].delay)
                 if name in stretches:
                     floor = (floors or {}).get(member.name, ())
-                    kept, every = self._met(member, position, stretches, past, floor)
+                    kept, every = self._met(member, position, stretches, past, floor, whole=member.name in whole)
                     sums.kept += kept
                     sums.all += every
         self.counted = found
@@ -87,12 +98,15 @@ class Completeness:
         stretches: Mapping[str, Stretch],
         past: Mapping[str, _Past],
         floors: Sequence[float | None],
+        *,
+        whole: bool,
     ) -> tuple[float, float]:
         """The combinations in which the row at this position is the last to come; of one batch, that at the last
         position.
         """
         own = stretches[member.streams[position].name]
-        kept, every = own.share * own.rows, float(own.rows)
+        share = 1.0 if whole else own.share
+        kept, every = share * own.rows, float(own.rows)
         for other, stream in enumerate(member.streams):
             if other == position:
                 continue
@@ -106,10 +120,11 @@ class Completeness:
             if floor is not None:
                 there = there.since(floor)
                 rows = there.rows * _shares_within(own, there, bound)
-            if self._by_keys:
+            if whole:
+                kept *= float(rows.sum())
+            elif self._by_keys:
                 # Of the keys kept at both times there are as many as at the lower share.
-                both = float((rows * np.minimum(own.share, there.shares)).sum()) / own.share if own.share else 0.0
-                kept *= both
+                kept *= float((rows * np.minimum(share, there.shares)).sum()) / share if share else 0.0
             else:
                 kept *= float((rows * there.shares).sum())
             every *= total

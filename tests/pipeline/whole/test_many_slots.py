@@ -59,9 +59,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     run = Placement.run
 
-    def measured(placement: Placement, rows: Any, work: Run) -> list[SlotReport]:
+    def measured(placement: Placement, rows: Any, work: Run, **more: Any) -> list[SlotReport]:
         sizes.append(len(packed(work)))
-        return run(placement, rows, work)
+        return run(placement, rows, work, **more)
 
     monkeypatch.setattr(Placement, "run", measured)
     return sizes
