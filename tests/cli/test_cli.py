@@ -283,3 +283,10 @@ def test_help(run: Run, args: tuple[str, ...], shown: str) -> None:
 
 def test_version(run: Run) -> None:
     assert run("--version").stdout.endswith(f"version {millstream.__version__}\n")
+
+
+def test_explaining_a_folder_where_no_pipeline_has_been(run: Run) -> None:
+    Path("empty").mkdir()
+    result = run("explain", "empty")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: empty: no pipeline has been here; ")

@@ -69,6 +69,17 @@ def test_a_pipeline_that_has_run() -> None:
     assert shown.stdout.startswith("state/s: not running, started ")
     assert "\nquery bad is stopped: " in shown.stdout
 
+    shown = invoke("explain", "state/s")
+    assert (shown.exit_code, "bad" in shown.stdout) == (0, False), "a stopped query is in no plan"
+    assert "\nMeasured in 2 batches with rows" in shown.stdout
+    assert invoke("explain", "state/s", "--format", "dot").stdout.startswith("digraph")
+    refused = invoke("explain", "state/s", "--set", "slicing=memory")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "error: state/s: --set slicing=memory; a directory is explained with the settings it was last run with."
+        " Leave it out, or explain the script with it.\n",
+    )
+
     head, *rows = invoke("results", "state/s", "near", "--limit", "3").stdout.splitlines()
     assert (head.split(), len(rows)) == (["Id", "Ts"], 3)
     rows = invoke("results", "state/s", "NEAR", "--json").stdout.splitlines()
@@ -95,7 +106,9 @@ def test_the_status_in_words(golden: Callable[[str, str], None]) -> None:
         "started": 1_000.0,
         "batch": 1_204,
         "committed": 8_000.0,
-        "streams": {"T": {**stream, "rows_in": 2_000, "late": 30}},
+        "streams": {"T": {**stream, "rows_in": 2_000, "late": 30, "shed": 0, "shed_ever": 400}},
+        "completeness": {"near": 0.816},
+        "completeness_by": "from the share of keys kept in each batch",
         "queries": {"near": 1},
         "state_rows": 5_000,
         "state_bytes": 100_000,
@@ -112,6 +125,7 @@ def test_the_status_in_words(golden: Callable[[str, str], None]) -> None:
         "committed": None,
         "batch": 0,
         "streams": {},
+        "completeness_by": "",
     }
     shown = [*status_lines(found, 8_002.5), "", *status_lines(stopped, 8_002.5)]
     golden("status.txt", "\n".join(shown))

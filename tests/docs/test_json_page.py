@@ -49,7 +49,7 @@ RARE = Manifest(
 STATISTICS = RunStatistics(
     rates={"A": Ratio(1, 2)}, arrivals={"A": Ratio(1, 2)}, passed={"p": Ratio(1, 2)}, joins={"c": Ratio(1, 2)}
 ).to_json()
-SHED = {"rows": {"A": 1}, "by_keys": True, "counted": {"q": [1.0, 2.0]}}
+SHED = {"rows": {"A": 1}, "by_keys": True, "gone_before_us": {"pool": 1}, "counted": {"q": [1.0, 2.0]}}
 """As the test of `shedding` finds them saved: this run sheds nothing."""
 LATER = "CREATE QUERY later AS SELECT I.AdId FROM Impressions I, Clicks C WHERE I.AdId = C.AdId WINDOW 1 SECOND"
 MORE = """
@@ -114,7 +114,8 @@ def ran(folder: Path) -> list[Any]:
 
 
 def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) -> None:
-    hold("millstream run --json", *ran, {"shed": {"A": 1}, "completeness": {"q": 0.5}}, {"summary": {"shed": {"A": 1}}})
+    less = {"shed": {"A": 1}, "reaches": {"A": 1.5}, "completeness": {"q": 0.5}}
+    hold("millstream run --json", *ran, less, {"summary": {"shed": {"A": 1}}})
     place = folder / "state/clicks"
     written = [json.loads(path.read_text()) for path in place.glob("manifest/*.json")]
     settings = Settings(overload="shed_keys")
@@ -129,6 +130,10 @@ def test_the_json_of_a_run_and_of_its_directory(ran: list[Any], folder: Path) ->
     shown = CliRunner().invoke(main, ["status", "state/clicks", "--json"])
     assert shown.exit_code == 3, "it does not run"
     hold("millstream status --json", json.loads(shown.stdout), {"process": 1})
+
+    explained = json.loads(invoke("explain", "state/clicks", "--format", "json"))
+    rare = {"changes": [{"batch": 1, "why": "", "effect": ""}]}
+    hold("millstream explain DIRECTORY --format json", {"measured": explained["measured"]}, {"measured": rare})
 
     (folder / "later.sql").write_text(LATER)
     invoke("query", "add", "state/clicks", "later.sql")

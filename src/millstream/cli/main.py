@@ -8,6 +8,7 @@ import click
 
 from millstream import __version__
 from millstream.cli.bench import bench
+from millstream.cli.explain import explain
 from millstream.cli.query import query
 from millstream.cli.rescale import rescale
 from millstream.cli.run import run
@@ -17,7 +18,6 @@ from millstream.cli.why import why
 from millstream.cli.words import counted
 from millstream.pipeline.preflight import unchecked
 from millstream.plan import calibration
-from millstream.plan.explain import FORMATS
 
 
 @click.group(cls=ErrorsShown, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,14 +42,6 @@ def check(file: str, functions: tuple[str, ...], settings: tuple[str, ...], read
         from millstream.cli.reading import read_sources
 
         read_sources(plan.script, read_script(file), file)
-
-
-@main.command()
-@script_options
-@click.option("--format", "style", type=click.Choice(list(FORMATS)), default="text", show_default=True)
-def explain(file: str, functions: tuple[str, ...], settings: tuple[str, ...], style: str) -> None:
-    """Show the shared plan of FILE: its slices, whom they serve, what they hold and cost."""
-    click.echo(FORMATS[style](compile_file(file, functions, settings)))
 
 
 @main.command()
@@ -86,5 +78,5 @@ def calibrate() -> None:
     click.echo(f"kept in {calibration.save(measured)}")
 
 
-for command in (bench, late, query, rescale, results, run, status, why):
+for command in (bench, explain, late, query, rescale, results, run, status, why):
     main.add_command(command)

@@ -53,8 +53,12 @@ class Statistics:
     def selectivity(self, stream: Stream, condition: Iterable[Expr]) -> float:
         """The share of a stream's tuples that pass all conjuncts, assumed to be independent where it is not known."""
         conjuncts = frozenset(condition)
-        known = self.selections.get((stream.name, frozenset(in_pool(one) for one in conjuncts))) if conjuncts else None
+        known = self.selection(stream, conjuncts)
         return prod(self._one(stream, predicate) for predicate in conjuncts) if known is None else known
+
+    def selection(self, stream: Stream, condition: frozenset[Expr]) -> float | None:
+        """The share that passes all conjuncts as measured; None where it is not."""
+        return self.selections.get((stream.name, frozenset(map(in_pool, condition)))) if condition else None
 
     def unions(self, stream: Stream, conditions: Iterable[frozenset[Expr]]) -> list[float]:
         """The share of tuples that pass at least one of the first 0, 1, 2, ... conditions.

@@ -13,6 +13,10 @@ from millstream.plan.nodes import Chain, Plan
 
 
 def as_json(plan: Plan) -> str:
+    return json.dumps(plan_json(plan), indent=2)
+
+
+def plan_json(plan: Plan) -> dict[str, object]:
     pools = [
         {
             "stream": one.pool.stream.name,
@@ -23,13 +27,12 @@ def as_json(plan: Plan) -> str:
         }
         for one in estimate_pools(plan)
     ]
-    found = {
+    return {
         "chains": [_chain(plan, chain) for chain in plan.chains],
         "pools": pools,
         "memory_rows": sum(round(one.rows) for one in estimate_pools(plan)),
         "memory_rows_per_chain": round(sum(rows_per_chain(plan, chain) for chain in plan.chains)),
     }
-    return json.dumps(found, indent=2)
 
 
 def _chain(plan: Plan, chain: Chain) -> dict[str, object]:

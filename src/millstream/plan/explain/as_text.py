@@ -52,12 +52,18 @@ def _memory(settings: Settings) -> list[str]:
         "active_disk": "partition groups move, and those that give little go to disk before it is short",
     }
     limit = f"{sizes.text(settings.memory)} in each executor, for state and the work on it"
-    return ["", "Memory", f"  {limit}; {done[settings.adaptation]}"]
+    short = "rows are kept for a shorter time when it is short, and some results are lost"
+    return ["", "Memory", f"  {limit}; {short if settings.memory_short == 'shrink' else done[settings.adaptation]}"]
 
 
 def _hints(plan: Plan, stream: Stream) -> str:
-    rate = f"{plan.statistics.rate(stream):,g} rows/s{'' if stream.rate else ' (assumed)'}"
-    return f"{rate}, {plan.statistics.keys(stream):,} keys{'' if stream.keys else ' (assumed)'}"
+    known = plan.statistics
+    if known.rates.get(stream.name):
+        rate = f"{_number(known.rate(stream))} rows/s (measured)"
+    else:
+        rate = f"{known.rate(stream):,g} rows/s{'' if stream.rate else ' (assumed)'}"
+    keys = " (measured)" if known.knows_keys(stream) else "" if stream.keys else " (assumed)"
+    return f"{rate}, {known.keys(stream):,} keys{keys}"
 
 
 def _pools(plan: Plan) -> Iterator[str]:
