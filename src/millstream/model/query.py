@@ -63,6 +63,21 @@ class RowsWindow:
                 )
 
 
+def parse_weight(given: str) -> float:
+    """The weight of a query, from the text of its option."""
+    try:
+        weight = float(given)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight < _MOST_WEIGHT:
+        raise ScriptError(
+            f"weight = {given!r}",
+            "a weight is a number from 0 on; queries without one have 1",
+            "Write for example weight = 2.",
+        )
+    return weight
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A column of the result."""
@@ -88,18 +103,7 @@ class Query:
     @property
     def weight(self) -> float:
         """How much its results count where some must be left out."""
-        given = next((value for name, value in self.options if name.lower() == "weight"), "1")
-        try:
-            weight = float(given)
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight < _MOST_WEIGHT:
-            raise ScriptError(
-                f"weight = {given!r} of query {self.name}",
-                "a weight is a number from 0 on; queries without one have 1",
-                "Write for example weight = 2.",
-            )
-        return weight
+        return parse_weight(next((value for name, value in self.options if name.lower() == "weight"), "1"))
 
     def __post_init__(self) -> None:
         check_name("query", self.name)

@@ -11,7 +11,7 @@ from millstream.errors import Errors, ScriptError, did_you_mean, listing
 from millstream.model import types
 from millstream.model.expr import Call, Column, Expr, Literal, canonical, conjuncts, order, sources
 from millstream.model.functions import Function
-from millstream.model.query import Key, Output, Query, RowsWindow, Source, TimeWindow
+from millstream.model.query import Key, Output, Query, RowsWindow, Source, TimeWindow, parse_weight
 from millstream.model.stream import Stream, check_column, check_name
 from millstream.sql.bounds import TimeBounds
 from millstream.sql.expressions import Binder, operands
@@ -44,7 +44,13 @@ def _bind_query(
         check_name("query", name)
     except ScriptError as error:
         report(error, node)
-    options = tuple(pair(option) for option in options_of(node, report, read=False).values())
+    given = options_of(node, report, read=False)
+    if "weight" in given:
+        try:
+            parse_weight(pair(given["weight"])[1])
+        except ScriptError as error:
+            report(error, given["weight"].args["value"])
+    options = tuple(pair(option) for option in given.values())
     scope = _scope(node, streams, report)
     if scope is None:
         return None
