@@ -178,6 +178,26 @@ def overload(seconds: float, place: Path | None) -> None:
 
 
 @bench.command()
+@click.option("--rounds", type=int, default=2, show_default=True, help="Turns each way takes.")
+@_PLACE
+def replan(rounds: int, place: Path | None) -> None:
+    """Hints that are ten times wrong: how fast it is once the plan has been chosen again."""
+    from millstream.lab.bench.replan import report
+
+    _show(report(_tell, rounds, place))
+
+
+@bench.command()
+@click.option("--batches", type=int, default=60, show_default=True, help="Batches of each size.")
+@_PLACE
+def measuring(batches: int, place: Path | None) -> None:
+    """What share of run time it takes to measure rates, keys, selectivities and costs."""
+    from millstream.lab.bench.measuring import report
+
+    _show(report(_tell, batches, place))
+
+
+@bench.command()
 def burst() -> None:
     """A tenfold burst of 30 s on Spark: how long each window waits under LWO and under Greedy."""
     from millstream.lab.bench.burst import report

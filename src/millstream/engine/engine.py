@@ -13,6 +13,7 @@ from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import BatchInput, Results, StreamRows
 from millstream.engine.chain_run import ChainRun
 from millstream.engine.files import Files
+from millstream.engine.gauges import Measurements
 from millstream.engine.judge import Late
 from millstream.engine.memory import MemoryLimit
 from millstream.engine.policies import make_policy
@@ -117,6 +118,10 @@ class Engine:
             else:
                 source.clock.had_nothing(now)
         self._settle()
+
+    def measured(self) -> Measurements:
+        """What has been measured since this was last asked for."""
+        return self._shard.measured()
 
     def _settle(self) -> None:
         """Advances event time. Unlike a slot on Spark, the engine sees all rows, so a batch's times count at once."""

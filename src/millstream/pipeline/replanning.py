@@ -18,9 +18,8 @@ from millstream.plan.replan import cost_of, differences, replanned
 
 _WARM = 3
 """So many batches must have been measured before anything is believed."""
-_QUICK = 0.02
 _PACE = 100
-"""Planning that takes longer than `_QUICK` seconds is repeated when batches have taken so many times as long since."""
+"""Plans are compared again when batches have taken so many times as long as that took, in time of the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Replanner:
         self._margin, self._wait = settings.replan_margin, settings.replan_batches
         self._base = calibration or Calibration()
         self._better_for = 0
-        self._since_change = 0
+        self._since_change = self._since_look = 0
         self._left: set[str] = set()
         self._effect: _Effect | None = None
         self._rest = 0.0
@@ -71,16 +70,17 @@ class Replanner:
         long the last batch took.
         """
         self._rest -= seconds
+        self._since_look += 1
+        self._since_change += 1
         if not self._is_on or known.batches < _WARM or self._rest > 0:
             return None
-        began = time.perf_counter()
+        began = time.thread_time()
         choice = self._compare(plan, known)
-        took = time.perf_counter() - began
-        self._rest = _PACE * took if took > _QUICK else 0.0
+        self._rest = _PACE * (time.thread_time() - began)
+        self._since_look = 0
         return choice
 
     def _compare(self, plan: Plan, known: RunStatistics) -> Choice | None:
-        self._since_change += 1
         statistics, costs = known.statistics(plan), self._costs(plan, known)
         best = replanned(self._declared or plan, statistics, costs)
         changes = list(differences(plan, best))
@@ -89,7 +89,9 @@ class Replanner:
             return None
         now, then = cost_of(plan, statistics, costs), cost_of(best, statistics, costs)
         margin = self._margin * (2 if _name(best) in self._left else 1)
-        self._better_for = self._better_for + 1 if then < now * (1 - margin) else 0
+        # The first time it is better it has been so for one batch; after that since it was compared last.
+        passed = self._since_look if self._better_for else 1
+        self._better_for = self._better_for + passed if then < now * (1 - margin) else 0
         if self._better_for < self._wait or self._since_change <= self._wait:
             return None
         self._left.add(_name(plan))
