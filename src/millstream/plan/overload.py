@@ -53,7 +53,9 @@ class Overload:
         load = self._load(demands)
         now = load.within(self.meter.held)
         needed, there = now.work, load.capacity / self._trim * self._coming / self._target
-        self._calm = self._calm + 1 if needed <= _ROOM * there else 0
+        # Batches that are all alike do not tell their fixed time; that all rows fit is seen when they do.
+        fits = self.shares.is_all and facts.seconds <= _ROOM * self._target
+        self._calm = self._calm + 1 if fits or needed <= _ROOM * there else 0
         if self.is_on and self._calm >= _QUIET:
             self.is_on, self.shares, self._trim = False, ALL, 1.0
             return "all rows are kept again: there is time for them"
@@ -91,6 +93,8 @@ class Overload:
 
 
 def _differ(before: Shares, after: Shares) -> bool:
+    if after.is_all:
+        return not before.is_all
     pairs = [(before.keys, after.keys), *((before.rows.get(name, 1.0), one) for name, one in after.rows.items())]
     return any(abs(one - other) > _STEADY * max(one, other) for one, other in pairs)
 
@@ -102,7 +106,8 @@ def _shrinks(before: Shares, after: Shares) -> bool:
 def _between(before: Shares, after: Shares) -> Shares:
     """Half-way from one to the other."""
     rows = {name: (before.rows.get(name, 1.0) + share) / 2 for name, share in after.rows.items()}
-    return Shares(rows=rows, keys=(before.keys + after.keys) / 2)
+    half = Shares(rows=rows, keys=(before.keys + after.keys) / 2)
+    return after if after.is_all and not _differ(half, before) else half
 
 
 def _told(shares: Shares) -> str:
