@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from accesses import scanning
 from many_streams import BUDGETS, MANY_CHOICES, SETTINGS, ManyCase, ManyQuery, Rows, cases
+from measured import DECLARED, measured
 from millstream.compile import compile_script
 from millstream.engine.backlog import UNBOUNDED, Budget
 from millstream.engine.batch import Results
@@ -23,11 +24,14 @@ from millstream.engine.probe import CHUNK
 from millstream.engine.shard import Shard
 from millstream.plan import Plan
 from millstream.testing import naive
+from sharing import sharing
 from slots import Slots, Step
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 LONGEST = 6
 """The most batches of a history."""
+SEEDS = st.one_of(st.just(DECLARED), st.integers(1, 2**20))
+"""Every other batch is run by a plan that was chosen again."""
 Found = dict[tuple[str, int], Rows]
 """The rows of each query by the batch it was added at."""
 
@@ -44,6 +48,8 @@ class Way:
     restarts: tuple[bool, ...]
     scans: tuple[int, ...] = (0,) * LONGEST
     """For each batch the streams that are scanned, as bits: access paths change while it runs."""
+    seeds: tuple[int, ...] = (DECLARED,) * LONGEST
+    """For each batch the statistics by which its plan is chosen again; then these say what is scanned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +60,15 @@ class History:
     running: tuple[frozenset[str], ...]
 
     def plan(self, number: int, way: Way) -> Plan:
-        chosen = {**self.case.settings, "policy": way.policy, "order": way.order}
+        # A chain of several streams is cut into slices only where work may be deferred.
+        budget = "0 seconds" if way.budget is None else "1 second"
+        chosen = {**self.case.settings, "policy": way.policy, "order": way.order, "budget": budget}
         names = sorted(self.running[number])
+        plan = compile_script(self.case.script(*names), settings=chosen)
+        if way.seeds[number] != DECLARED:
+            return measured(plan, way.seeds[number])
         scanned = [stream.name for place, stream in enumerate(self.case.streams) if way.scans[number] >> place & 1]
-        return scanning(compile_script(self.case.script(*names), settings=chosen), scanned)
+        return scanning(plan, scanned)
 
     def tables(self, number: int) -> dict[str, pa.Table]:
         return {stream.name: stream.table(self.case.batches[number][stream.name]) for stream in self.case.streams}
@@ -79,7 +90,8 @@ class History:
 @st.composite
 def histories(draw: st.DrawFn, most: int = 5, *, several_keys: bool = True) -> History:
     several_keys = several_keys and draw(st.sampled_from([False, False, True]))  # one key is what queries share most
-    case = draw(cases(most, several_keys=several_keys, batches=(3, LONGEST)))
+    some = cases(most, several_keys=several_keys, batches=(3, LONGEST))
+    case = draw(some if draw(st.sampled_from([True, True, False])) else sharing(batches=(3, LONGEST)))
     names = [query.name for query in case.queries]
     running = []
     for _ in case.batches:
@@ -99,6 +111,7 @@ def ways(draw: st.DrawFn) -> Way:
         slots=choices.of((1, 2, 3)),
         restarts=tuple(choices.of((True, False)) for _ in range(LONGEST)),
         scans=draw(st.tuples(*[st.integers(0, 31)] * LONGEST)),
+        seeds=draw(st.tuples(*[SEEDS] * LONGEST)),
     )
 
 

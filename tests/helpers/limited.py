@@ -86,6 +86,11 @@ class Limited:
         since = {query.name: 1 for query in self.plan.script.queries}
         return Shard(self.plan, since=since, policy=make_policy("greedy"), strict=self.strict, store=self.store)
 
+    def change(self, plan: Plan) -> None:
+        """Another plan of the same queries from the next batch on."""
+        self.plan = plan
+        self.shard.change(plan, {query.name: 1 for query in plan.script.queries})
+
     @property
     def memory(self) -> Memory:
         return self.shard.memory

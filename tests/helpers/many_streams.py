@@ -308,10 +308,12 @@ def batches_of(
 
 
 @st.composite
-def many_queries(draw: st.DrawFn, name: str, streams: str, *, several_keys: bool) -> ManyQuery:
-    count = draw(st.sampled_from([size for size in (len(streams), 2, 3, 4) if size <= len(streams)]))
+def many_queries(draw: st.DrawFn, name: str, streams: str, *, several_keys: bool, each_once: bool = False) -> ManyQuery:
+    """A query over some of these streams, or over `each_once`, in any order."""
+    sizes = [size for size in (len(streams), 2, 3, 4) if size <= len(streams)]
+    count = len(streams) if each_once else draw(st.sampled_from(sizes))
     chosen = draw(st.permutations(streams))[:count]
-    if draw(st.sampled_from([False, False, False, True])):  # some streams several times
+    if not each_once and draw(st.sampled_from([False, False, False, True])):  # some streams several times
         chosen = [draw(st.sampled_from(streams)) for _ in range(count)]
     aliases = [stream + str(chosen[:at].count(stream) or "") for at, stream in enumerate(chosen)]
     shapes = ["one", "one", "one", "composite", "partial", "tree", "tree", "cycle", "theta"]

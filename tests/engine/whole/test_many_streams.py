@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 import duckdb
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
+from late_rows import LateRows
 from many_streams import ManyCase, ManyQuery, Rows, cases
 from millstream import sql
 from millstream.errors import Errors
@@ -99,34 +98,6 @@ def test_the_same_on_spark(
         same_rows(found[query.name].to_pylist(), wanted[query.name])
 
 
-class Watermarks:
-    """Which rows are late, in plain Python: those older than the greatest time of earlier batches minus the delay, of
-    the stream of the chain that lies furthest behind.
-    """
-
-    def __init__(self, case: ManyCase) -> None:
-        self._delays = {stream.name: timedelta(seconds=stream.delay) for stream in case.streams}
-        self._before: list[dict[str, datetime]] = []
-        greatest: dict[str, datetime] = {}
-        for batch in case.batches:
-            self._before.append(dict(greatest))
-            for name, rows in batch.items():
-                for row in rows:
-                    if row["Ts"] is not None:
-                        greatest[name] = max(row["Ts"], greatest.get(name, row["Ts"]))
-
-    def of(self, streams: tuple[str, ...], batch: int) -> datetime | None:
-        """The watermark of a chain of these streams; None as long as one of them has had no row."""
-        known = self._before[batch]
-        if not known.keys() >= set(streams):
-            return None
-        return min(known[name] - self._delays[name] for name in streams)
-
-    def is_late(self, row: Mapping[str, Any], streams: tuple[str, ...], batch: int) -> bool:
-        watermark = self.of(streams, batch)
-        return watermark is not None and row["Ts"] < watermark
-
-
 @settings(max_examples=max(EXAMPLES // 4, settings().max_examples - 100), suppress_health_check=SLOW)
 @given(case=cases(batches=(3, 6), late=True))
 def test_late_rows(case: ManyCase, same_rows: Same) -> None:
@@ -134,36 +105,11 @@ def test_late_rows(case: ManyCase, same_rows: Same) -> None:
     for batch in case.batches:
         session.feed(batch, case.budget)
     session.close()
-    watermarks = Watermarks(case)
-    chains = {chain.title: tuple(stream.name for stream in chain.streams) for chain in session.plan.chains}
-    expected: dict[tuple[str, int], tuple[str, frozenset[str]]] = {}
-    seen: dict[str, dict[str, Rows]] = {query.name: defaultdict(list) for query in case.queries}
-    for number, batch in enumerate(case.batches):
-        for name, rows in batch.items():
-            for row in rows:
-                if row["Ts"] is None:
-                    expected[name, row["id"]] = "null time", frozenset()
-                    continue
-                late = {
-                    title
-                    for title, streams in chains.items()
-                    if name in streams and watermarks.is_late(row, streams, number)
-                }
-                if late:
-                    expected[name, row["id"]] = "older than the watermark", frozenset(late)
-                for query in case.queries:
-                    if not watermarks.is_late(row, query.streams, number):
-                        seen[query.name][name].append(row)
-    event("late rows" if any(chains for _, chains in expected.values()) else "no late rows")
-    told = [
-        ((late.stream, number), (late.reason, frozenset(late.chains)))
-        for late in session.late
-        for number in late.rows.column("id").to_pylist()
-    ]
-    assert len(told) == len(dict(told)), "a row is told twice"
-    assert dict(told) == expected
+    late = LateRows(case, session.plan)
+    event("late rows" if late.any_late else "no late rows")
+    assert late.told(session.late) == late.expected
     for query, read_query in zip(case.queries, read(case).values(), strict=True):
         found = session.results(query.name).to_pylist()
-        same_rows(found, naive(read_query, seen[query.name]))
+        same_rows(found, naive(read_query, late.in_time(query.name)))
         if case.settings["order"] == "strict":
             check_order(query, found, case.times())
