@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream import sql
-from millstream.errors import Errors, ScriptError, ScriptErrors
+from millstream.errors import Errors, ScriptError, ScriptErrors, Where
 from millstream.model.functions import Function
 from millstream.plan import Calibration, Costs, Plan, Statistics, make_plan
 
@@ -33,7 +33,7 @@ def compile_script(
     try:
         script.settings.check()
     except ScriptError as error:
-        errors.add(error)
+        errors.add(error.at(Where(file="settings")))
     try:
         plan = make_plan(script, statistics=statistics, costs=costs, calibration=calibration)
     except ScriptErrors as found:

@@ -72,7 +72,7 @@ def parse_weight(given: str) -> float:
     if not 0 <= weight < _MOST_WEIGHT:
         raise ScriptError(
             f"weight = {given!r}",
-            "a weight is a number from 0 on; queries without one have 1",
+            f"a weight is a number from 0 to below {_MOST_WEIGHT:.0e}; queries without one have 1",
             "Write for example weight = 2.",
         )
     return weight

@@ -87,6 +87,8 @@ class Setting:
     kind: str = "number"
     most: int = 1_000_000_000
     """The greatest count."""
+    least: int = 0
+    """The least count."""
 
     def check(self, value: str | float | bool) -> str | float | int:
         if self.choices:
@@ -114,10 +116,14 @@ class Setting:
             valid = f"{self.name} is a number above 0 and up to 1"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a share, such as 0.5.")
         whole = self.kind == "count"
-        if isinstance(value, bool) or not 0 <= number <= (self.most if whole else 1e300) or (whole and number % 1):
-            valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, zero or more"
+        if isinstance(value, bool) or not self.least <= number <= (self.most if whole else 1e300) or (whole and number % 1):
+            valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, {_from(self.least)}"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
         return int(number) if whole else number
+
+
+def _from(least: int) -> str:
+    return f"{least} or more" if least else "zero or more"
 
 
 def _power_from(number: float) -> int:
@@ -204,7 +210,7 @@ SETTINGS = (
     ),
     Setting("replan", ("on", "off"), "Whether the plan is chosen again when measurements say that another is better."),
     Setting("replan_margin", (), "By what share another plan must be cheaper.", "share"),
-    Setting("replan_batches", (), "For how many batches in a row another plan must be cheaper.", "count"),
+    Setting("replan_batches", (), "For how many batches in a row another plan must be cheaper.", "count", least=1),
     Setting(
         "memory_short",
         ("spill", "shrink"),

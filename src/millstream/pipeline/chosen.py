@@ -78,6 +78,6 @@ class Chosen:
             RunStatistics.from_json(read.statistics)
             Settings(**{**asdict(Settings()), **read.settings})
             _ = read.base
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return cls()
         return read

@@ -11,7 +11,7 @@ from millstream.pipeline import manifest as manifests
 from millstream.pipeline.changes import Changes
 from millstream.pipeline.chosen import Chosen
 from millstream.pipeline.manifest import Manifest
-from millstream.pipeline.measuring import RunStatistics
+from millstream.pipeline.measuring import ENOUGH, RunStatistics
 from millstream.plan import Plan, costs_of, make_plan
 from millstream.plan.explain.measured import Measured, StepCost
 
@@ -36,7 +36,7 @@ def explain_directory(place: str, functions: Mapping[str, Function] | None = Non
     known = RunStatistics.from_json(last.statistics if last else {})
     total = sum(one.amount for one in known.steps.values())
     steps = {
-        name: StepCost(one.value, one.amount / total)
+        name: StepCost(one.value if one.of >= ENOUGH else None, one.amount / total)
         for name, one in sorted(known.steps.items(), key=lambda step: -step[1].amount)
         if total
     }

@@ -18,7 +18,7 @@ from millstream.plan.statistics import Statistics, in_pool
 
 _KEPT = 0.9
 """What a batch still counts for after the next one with rows."""
-_ENOUGH = 10_000
+ENOUGH = 10_000
 """From how many times on the mean time of a step counts."""
 _FAR = 10.0
 """A measured cost is believed up to so many times that of the calibration: a swapped or suspended machine tells
@@ -71,9 +71,11 @@ class RunStatistics:
         before: Mapping[str, int],
         after: Mapping[str, int],
         seconds: float | None,
+        shed: Mapping[str, int] | None = None,
     ) -> None:
         """What a batch with rows has shown: `before` and `after` are the greatest times of streams, `seconds` the time
-        in which its rows came; None where that is not known.
+        in which its rows came; None where that is not known. Rows that were `shed` have arrived, and nothing else: a
+        plan is for the rows that are joined.
         """
         self.batches += 1
         self._forget(plan)
@@ -84,7 +86,8 @@ class RunStatistics:
                 self.rates.setdefault(stream, Ratio()).add(count, went_on / SECOND)
                 moved.append(went_on / SECOND)
             if seconds:
-                self.arrivals.setdefault(stream, Ratio()).add(count, seconds)
+                came = count + (shed or {}).get(stream, 0)
+                self.arrivals.setdefault(stream, Ratio()).add(came, seconds)
         total = 0
         for name, nanoseconds, times in _steps(measured):
             self.steps.setdefault(name, Ratio()).add(nanoseconds, times)
@@ -136,7 +139,7 @@ class RunStatistics:
 
     def calibration(self, base: Calibration) -> Calibration:
         """The costs of steps as measured here, where they have been done often enough."""
-        ns = {name: one.value for name, one in self.steps.items() if one.of >= _ENOUGH and one.value}
+        ns = {name: one.value for name, one in self.steps.items() if one.of >= ENOUGH and one.value}
         expire = self.steps.get("expire", Ratio()).amount
         inserts = self.steps.get("insert", Ratio())
         found = {

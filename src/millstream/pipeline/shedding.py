@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from millstream.pipeline.slot import SlotReport
 
 METRICS = "shed"
+_PATIENT = 5
+"""For so many batches in a row state may be above its memory before that is told."""
 _KEPT = "kept"
 _BITS = 44
 """The bits of a code that say whether a key is kept: not the leading ones, which say where it goes."""
@@ -119,6 +121,9 @@ class Shedder:
         self.is_on = self._shrinks or settings.overload != "later"
         self.memory = settings.memory if self._shrinks else 0
         self._shrinking = Shrinking()
+        self._above = 0
+        self.short = ""
+        """Why state does not keep to its memory though pools are cut short; empty where it does."""
         self._lines = Lines(saved.get("gone_before_us", {}))
         self._overload = Overload(settings.overload, settings.overload_after / SECOND)
         self._rows: dict[str, int] = dict(saved.get("rows", {}))
@@ -187,7 +192,20 @@ class Shedder:
         told = [self._overload.saw(facts, demands)]
         if self._shrinks and self._shrinking.saw(facts, demands, self._overload.meter, self._overload.shares):
             told.append(self._told(plan))
+        if self._shrinks:
+            self._watch(facts)
         return told
+
+    def _watch(self, facts: BatchFacts) -> None:
+        """Rows that the watermark has not passed stay, however short pools reach."""
+        held = sum(pool.nbytes for pool in facts.pools.values())
+        self._above = self._above + 1 if held > facts.memory else 0
+        self.short = (
+            f"state takes {held / 1e6:,.2f} MB and may take {facts.memory / 1e6:,.2f} MB: pools cannot be cut shorter"
+            " than the rows that the watermark has not passed yet; a larger memory or a shorter delay helps"
+            if self._above >= _PATIENT
+            else ""
+        )
 
     def _told(self, plan: Plan) -> str:
         shown = self.shown_reaches(plan)

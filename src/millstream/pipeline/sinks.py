@@ -35,7 +35,7 @@ Callback = Callable[[int, pa.Table], None]
 
 _FILES = ("csv", "json", "orc", "avro", "text", "xml")
 _KNOWN = ("parquet", *_FILES, "delta", "kafka", "console", "memory", "noop", "jdbc", "iceberg")
-_OURS = ("format", "results", "compression")
+_OURS = ("format", "results", "compression", "weight")
 _RETRY, _FOREVER = "1 minute", "forever"
 _READ_BY_US = ("path", "table")
 _MESSAGE = {"key": ("STRING", "BINARY"), "value": ("STRING", "BINARY"), "topic": ("STRING",)}
@@ -218,7 +218,7 @@ def _check_options(query: Query, kind: str, options: Mapping[str, str]) -> None:
     if kind == "parquet":
         unknown = [name for name, _ in query.options if name.lower() not in (*_OURS, "path")]
         if unknown:
-            valid = "a query with Parquet results knows path, compression and results"
+            valid = "a query with Parquet results knows path, compression, results and weight"
             raise refuse(f"option {unknown[0]}", valid, "Remove it, or name another format.")
     elif results == "shared":
         raise refuse(f"results = 'shared' with format = '{kind}'", "Parquet files are shared", "Remove one of the two.")

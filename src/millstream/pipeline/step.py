@@ -207,10 +207,11 @@ class Stepper:
             self.statistics.learn(
                 plan,
                 [report.measured for report in reports],
-                rows={name: counts.get(name, 0) + shed.rows.get(name, 0) for name in {*counts, *shed.rows}},
+                rows={name: counts.get(name, 0) for name in {*counts, *shed.rows}},
                 before=before.greatest,
                 after=greatest,
                 seconds=came_in,
+                shed=shed.rows,
             )
             self._shedder.count(plan, reports, shed, before.greatest, greatest)
         after = Manifest(
@@ -253,7 +254,7 @@ class Stepper:
             watermarks=watermarks,
             arrived={**before.arrived, batch: arrived},
             adaptation=orders.why,
-            short=short(reports),
+            short=short(reports) or self._shedder.short,
             shed=shed,
             completeness=self._shedder.completeness(),
             reaches=self._shedder.shown_reaches(plan),

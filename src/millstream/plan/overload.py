@@ -9,6 +9,7 @@ because of work; and it ends when all rows would fit again with some room to spa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from millstream.plan.fit_both import fit_both, in_ratio
 from millstream.plan.load import Load
@@ -22,6 +23,8 @@ _QUIET = 3
 _STEADY = 0.07
 """Shares that differ by less stay as they are."""
 _LEAST = 0.05
+_FEW = 0.1
+"""Where so few rows are kept and batches are still too long, it is not rows that take the time."""
 _AS_GOOD = 0.9
 
 
@@ -37,6 +40,7 @@ class Overload:
         self.shares = ALL
         self.is_on = False
         self._trim, self._before, self._calm = 1.0, 0.0, 0
+        self._shortest = inf
 
     def saw(self, facts: BatchFacts, demands: Sequence[Demand]) -> str:
         """Learns from a batch, and decides about the next; says what it has decided, where that is new."""
@@ -44,7 +48,13 @@ class Overload:
         if self._mode == "later":
             return ""
         wait = min(self._before, facts.interval) + facts.seconds + facts.waited
-        self._before = facts.seconds
+        self._before, self._shortest = facts.seconds, min(self._shortest, facts.seconds)
+        if self._is_vain(facts):
+            self._target, self._trim = 2 * self._shortest, 1.0
+            return (
+                f"batches take {self._shortest:.2g} s however few rows are kept: they are aimed at {self._target:.2g} s,"
+                " and rows wait for longer than overload_after"
+            )
         if self.is_on:
             change = self._target / max(facts.seconds, 1e-6)
             self._trim = min(max(self._trim * min(max(change, 0.9), 1.05), _LEAST), 1.0)
@@ -61,13 +71,23 @@ class Overload:
             return "all rows are kept again: there is time for them"
         was_on, self.is_on = self.is_on, True
         wanted = self._wanted(load, now)
+        if not was_on and wanted.is_all:
+            self.is_on = False
+            return ""
         if was_on and not _differ(self.shares, wanted):
             return ""
         before, self.shares = self.shares, wanted if _shrinks(self.shares, wanted) else _between(self.shares, wanted)
         told = _told(self.shares)
         if not was_on:
-            return f"rows wait for {wait:.1f} s and come {needed / max(there, 1e-9):.1f} times too fast: {told}"
+            times = needed / max(there, 1e-9)
+            too_fast = f" and come {times:.1f} times too fast" if times > 1 else ""
+            return f"rows wait for {wait:.1f} s{too_fast}: {told}"
         return told if _told(before) != told else ""
+
+    def _is_vain(self, facts: BatchFacts) -> bool:
+        """Whether batches are longer than is aimed at though hardly any rows are left in them."""
+        came, kept = sum(facts.rows.values()), sum(facts.kept.values())
+        return self.is_on and kept <= _FEW * came and facts.seconds > self._target < 2 * self._shortest
 
     @property
     def _coming(self) -> float:
@@ -112,5 +132,9 @@ def _between(before: Shares, after: Shares) -> Shares:
 
 def _told(shares: Shares) -> str:
     if not shares.rows:
-        return f"{100 * shares.keys:.0f} % of the keys are kept"
-    return "of the rows are kept " + ", ".join(f"{100 * one:.0f} % of {name}" for name, one in shares.rows.items())
+        return f"{_percent(shares.keys)} of the keys are kept"
+    return "of the rows are kept " + ", ".join(f"{_percent(one)} of {name}" for name, one in shares.rows.items())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.2g} %"
