@@ -107,6 +107,7 @@ class Completeness:
         own = stretches[member.streams[position].name]
         share = 1.0 if whole else own.share
         kept, every = share * own.rows, float(own.rows)
+        met: list[tuple[Floats, Floats]] = []
         for other, stream in enumerate(member.streams):
             if other == position:
                 continue
@@ -120,15 +121,10 @@ class Completeness:
             if floor is not None:
                 there = there.since(floor)
                 rows = there.rows * _shares_within(own, there, bound)
-            if whole:
-                kept *= float(rows.sum())
-            elif self._by_keys:
-                # Of the keys kept at both times there are as many as at the lower share.
-                kept *= float((rows * np.minimum(share, there.shares)).sum()) / share if share else 0.0
-            else:
-                kept *= float((rows * there.shares).sum())
+            met.append((rows, there.shares))
+            kept *= float(rows.sum() if whole else (rows * there.shares).sum())
             every *= total
-        return kept, every
+        return (own.rows * _least(share, met) if self._by_keys and not whole else kept), every
 
     def shares(self) -> dict[str, float]:
         """The estimated share of each query's results that is there."""
@@ -165,6 +161,19 @@ class _Past:
 
 
 _NOTHING = _Past(*(np.empty(0) for _ in range(4)))
+
+
+def _least(share: float, met: Sequence[tuple[Floats, Floats]]) -> float:
+    """Combinations of rows, one of each of these with their shares, each times the least of its shares and the own: of
+    the keys kept at several times there are as many as at the lowest share.
+    """
+    levels = np.unique(np.minimum(np.concatenate([[share], *(shares for _, shares in met)]), share))
+    above = np.ones(len(levels))
+    for rows, shares in met:
+        order = np.argsort(shares)
+        below = np.concatenate([[0.0], np.cumsum(rows[order])])
+        above *= below[-1] - below[np.searchsorted(shares[order], levels)]
+    return float((np.diff(levels, prepend=0.0) * above).sum())
 
 
 def _shares_within(own: Stretch, there: _Past, interval: Interval) -> Floats:
