@@ -91,7 +91,7 @@ class History:
 def histories(draw: st.DrawFn, most: int = 5, *, several_keys: bool = True) -> History:
     several_keys = several_keys and draw(st.sampled_from([False, False, True]))  # one key is what queries share most
     some = cases(most, several_keys=several_keys, batches=(3, LONGEST))
-    case = draw(some if draw(st.sampled_from([True, True, False])) else sharing(batches=(3, LONGEST)))
+    case = draw(some if draw(st.booleans()) else sharing(batches=(3, LONGEST)))
     names = [query.name for query in case.queries]
     running = []
     for _ in case.batches:
