@@ -116,8 +116,14 @@ class Setting:
             valid = f"{self.name} is a number above 0 and up to 1"
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a share, such as 0.5.")
         whole = self.kind == "count"
-        if isinstance(value, bool) or not self.least <= number <= (self.most if whole else 1e300) or (whole and number % 1):
-            valid = f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, {_from(self.least)}"
+        if (
+            isinstance(value, bool)
+            or not self.least <= number <= (self.most if whole else 1e300)
+            or (whole and number % 1)
+        ):
+            valid = (
+                f"{self.name} is a {f'whole number up to {self.most:,}' if whole else 'number'}, {_from(self.least)}"
+            )
             raise ScriptError(f"{self.name} = {value!r}", valid, "Give a number.")
         return int(number) if whole else number
 

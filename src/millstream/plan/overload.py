@@ -52,7 +52,7 @@ class Overload:
         if self._is_vain(facts):
             self._target, self._trim = 2 * self._shortest, 1.0
             return (
-                f"batches take {self._shortest:.2g} s however few rows are kept: they are aimed at {self._target:.2g} s,"
+                f"batches take {self._shortest:.2g} s however few rows are kept: now {self._target:.2g} s are aimed at,"
                 " and rows wait for longer than overload_after"
             )
         if self.is_on:

@@ -36,7 +36,9 @@ _PER = {
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Nanoseconds of a step each time it is done (none where it is not counted, or was done too seldom), and its share of all time spent."""
+    """Nanoseconds of a step each time it is done (none where it is not counted, or was done too seldom), and its share
+    of all time spent.
+    """
 
     nanoseconds: float | None
     share: float
