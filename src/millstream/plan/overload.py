@@ -24,7 +24,8 @@ _STEADY = 0.07
 """Shares that differ by less stay as they are."""
 _LEAST = 0.05
 _FEW = 0.1
-"""Where so few rows are kept and batches are still too long, it is not rows that take the time."""
+_LONG_VAIN = 10
+"""Where so few rows are kept for so many batches and each is still too long, it is not rows that take the time."""
 _AS_GOOD = 0.9
 
 
@@ -40,7 +41,7 @@ class Overload:
         self.shares = ALL
         self.is_on = False
         self._trim, self._before, self._calm = 1.0, 0.0, 0
-        self._shortest = inf
+        self._shortest, self._vain = inf, 0
 
     def saw(self, facts: BatchFacts, demands: Sequence[Demand]) -> str:
         """Learns from a batch, and decides about the next; says what it has decided, where that is new."""
@@ -50,6 +51,7 @@ class Overload:
         wait = min(self._before, facts.interval) + facts.seconds + facts.waited
         self._before, self._shortest = facts.seconds, min(self._shortest, facts.seconds)
         if self._is_vain(facts):
+            self._vain = 0
             self._target, self._trim = 2 * self._shortest, 1.0
             return (
                 f"batches take {self._shortest:.2g} s however few rows are kept: now {self._target:.2g} s are aimed at,"
@@ -71,13 +73,12 @@ class Overload:
             return "all rows are kept again: there is time for them"
         was_on, self.is_on = self.is_on, True
         wanted = self._wanted(load, now)
-        if not was_on and wanted.is_all:
-            self.is_on = False
-            return ""
         if was_on and not _differ(self.shares, wanted):
             return ""
         before, self.shares = self.shares, wanted if _shrinks(self.shares, wanted) else _between(self.shares, wanted)
         told = _told(self.shares)
+        if not was_on and self.shares.is_all:
+            return ""
         if not was_on:
             times = needed / max(there, 1e-9)
             too_fast = f" and come {times:.1f} times too fast" if times > 1 else ""
@@ -85,9 +86,11 @@ class Overload:
         return told if _told(before) != told else ""
 
     def _is_vain(self, facts: BatchFacts) -> bool:
-        """Whether batches are longer than is aimed at though hardly any rows are left in them."""
+        """Whether no batch was ever as short as is aimed at, though hardly any rows are left in them."""
         came, kept = sum(facts.rows.values()), sum(facts.kept.values())
-        return self.is_on and kept <= _FEW * came and facts.seconds > self._target < 2 * self._shortest
+        few = self.is_on and kept <= _FEW * came and self._target < self._shortest
+        self._vain = self._vain + 1 if few else 0
+        return self._vain >= _LONG_VAIN
 
     @property
     def _coming(self) -> float:

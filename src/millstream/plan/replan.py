@@ -56,7 +56,7 @@ def differences(before: Plan, after: Plan) -> Iterator[str]:
     """What a change of plans changes, in words."""
     for number, (old, new) in enumerate(zip(before.chains, after.chains, strict=True), 1):
         if old.slices != new.slices:
-            yield f"chain {number} has {len(new.slices)} slices, not {len(old.slices)}"
+            yield f"chain {number} has {_slices(len(new.slices))}, not {len(old.slices)}"
         if old.access != new.access and new.is_pairwise:
             paths = zip(
                 new.names, (old.access.left, old.access.right), (new.access.left, new.access.right), strict=True
@@ -66,3 +66,7 @@ def differences(before: Plan, after: Plan) -> Iterator[str]:
                     yield f"{name} of chain {number} is found by {becomes}, not {was}"
         if old.walks != new.walks:
             yield f"chain {number} looks its streams up in another order"
+
+
+def _slices(count: int) -> str:
+    return "1 slice" if count == 1 else f"{count} slices"
