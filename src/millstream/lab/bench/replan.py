@@ -136,7 +136,7 @@ def report(
         yield f"{workload.name}; a batch after the first {workload.settled}, fastest of {rounds} medians"
         for way, one in best.items():
             drawn = bars(one.seconds, max(each.seconds for each in best.values()), 30)
-            yield f"  {way:31} {one.seconds:6.3f} s, join {1000 * one.join:6.1f} ms, {_changed(one.changes)}  {drawn}"
+            yield f"  {way:31}  {one.seconds:6.3f} s, join {1000 * one.join:6.1f} ms, {_changed(one.changes)}  {drawn}"
         ratio = best[WAYS[1]].seconds / best[WAYS[0]].seconds
         join = best[WAYS[1]].join / best[WAYS[0]].join
         exact = all(one.answers == right for one in best.values())
